@@ -9,7 +9,7 @@ from typing import Any
 from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.format import manifest
-from lotus.format.run_directory import RUNS, SWEEP, script_name
+from lotus.format.run_directory import ATTACHED, RUNS, SWEEP, script_name
 
 _MOST = 200  # directories whose run.json is read: those changed last
 
@@ -18,24 +18,32 @@ _MOST = 200  # directories whose run.json is read: those changed last
 class Recent:
     """A run or sweep in lotus-runs/.
 
-    program: the program that its directory is named after; well: whether its exit code is 0.
+    program: the program that its directory is named after; well: whether its exit code is 0; empty:
+    it has ended, and no process of it has written a log, as where no DataLoader was iterated.
     """
 
     path: Path
     began_ns: int  # since the epoch
     program: str
     well: bool
+    empty: bool = False
 
 
-def newest(verb: str, sweeps: bool = False) -> Path:
-    """Return the run, or with `sweeps` also the sweep, that began last. `verb`: for the error.
+def newest(verb: str, sweeps: bool = False) -> tuple[Path, Path | None]:
+    """Return the run, or with `sweeps` also the sweep, that began last, and a later empty run.
 
-    Raises LotusError if there is none.
+    An empty run is returned only where all are. `verb`: for the error. Raises LotusError if there
+    is none.
     """
-    recent = next(_recent(sweeps), None)
-    if recent is None:
+    last, passed = None, None
+    for recent in _recent(sweeps):
+        last = last or recent
+        if not recent.empty:
+            passed = last.path if last is not recent else None
+            return recent.path, passed
+    if last is None:
         raise _none(verb)
-    return recent.path
+    return last.path, None
 
 
 def two_newest() -> tuple[Path, Path]:
@@ -44,7 +52,7 @@ def two_newest() -> tuple[Path, Path]:
     Raises LotusError if there are not two.
     """
     runs = list(_recent(sweeps=False))
-    ended = [run for run in runs if run.well]
+    ended = [run for run in runs if run.well and not run.empty]
     if not ended:
         raise _none("compare A B", " that ended with exit code 0" if runs else "")
     last = ended[0]
@@ -107,4 +115,7 @@ def _read(path: Path, written_ns: int) -> Recent:
         began_ns=began if type(began) is int else written_ns,
         program=script_name([str(word) for word in words]),
         well=known.get("state") == "ended" and known.get("exit_code") == 0,
+        empty=path.name == manifest.NAME
+        and known.get("state") == "ended"
+        and not any((path.parent / name).exists() for name in ("events", ATTACHED)),
     )

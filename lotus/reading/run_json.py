@@ -1,16 +1,20 @@
 """Reads and checks a run's run.json, and the clocks of its hosts."""
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lotus.common import files
 from lotus.common.errors import LotusError
+from lotus.common.formatting import plural
 from lotus.format.clock_offsets import Clock
 from lotus.inside.trace.log.log_format import SCHEMA
 from lotus.reading.event_log import Shift, newer, parse_json
 from lotus.reading.process_tree import is_a
+
+_MOST_OPENED = 8  # runs beside each other
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -27,15 +31,17 @@ def read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise LotusError(f"cannot read {path}: {error.strerror}; see: ls -ld {path}") from None
     if not names:
-        raise LotusError(f"{path} is empty; {again}")
+        where = "this directory" if path == Path() else path
+        raise LotusError(f"{where} has no files; {again}")
     if "run.json" not in names:
         if {"events", "processes.jsonl"} & set(names):
             raise LotusError(f"{path} is half written: it has no run.json; {again}")
         inside = [name for name in sorted(names) if (path / name / "run.json").is_file()]
         if inside:
-            again = f"it holds {len(inside)} runs, such as {path / inside[0]}"
-            again = again if len(inside) > 1 else f"it holds the run {path / inside[0]}"
-            again += "; lotus merge makes one run of those of a job's hosts" * (len(inside) > 1)
+            again = f"it holds {plural(len(inside), 'run')}; type: lotus report "
+            again += shlex.quote(str(path / inside[0]))
+            if len(inside) > 1 and all(_is_of_job(path / name) for name in inside[:_MOST_OPENED]):
+                again += "; lotus merge makes one run of those of a job's hosts"
         raise LotusError(f"{path} is not a run directory: it has no run.json; {again}")
     try:
         text = files.read(path / "run.json", files.LARGEST)
@@ -51,6 +57,15 @@ def read(path: Path) -> dict[str, Any]:
     if manifest["schema"] > SCHEMA:
         raise LotusError(newer(str(path), manifest["schema"]))
     return manifest
+
+
+def _is_of_job(path: Path) -> bool:
+    """Return True if a run has some of the ranks of a job, and not all."""
+    try:
+        ranks = files.read_json(path / "run.json", files.LARGEST)["ranks"]
+        return len(ranks) < max(int(rank["world_size"]) for rank in ranks)
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
 
 
 def clocks(hosts: Sequence[Mapping[str, Any]]) -> dict[str, Shift]:

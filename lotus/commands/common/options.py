@@ -30,8 +30,9 @@ def newest_run(verb: str, sweeps: bool = False) -> Path:
     """
     from lotus.reading import recent_runs
 
-    path = recent_runs.newest(verb, sweeps)
-    say(f"lotus: the newest run: {path}")
+    path, empty = recent_runs.newest(verb, sweeps)
+    passed = f" (in {empty}, which is newer, no DataLoader was iterated)" if empty else ""
+    say(f"lotus: the newest run: {path}{passed}")
     return path
 
 

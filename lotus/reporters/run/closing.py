@@ -56,7 +56,7 @@ def text(directory: Path, outcome: ProgramOutcome, next_command: str, full: bool
         name = "" if isinstance(error, LotusError) else f"{type(error).__name__}: "
         lines.append(f"the run could not be read: {name}{error}")
     closing = [f"lotus: {line}" for line in lines]
-    following = [] if report is None and failed else [f"next: {next_command}"]
+    following = [] if report is None else [f"next: {next_command}"]
     return "\n".join([*([report.rstrip("\n")] if report else []), *closing, *following])
 
 

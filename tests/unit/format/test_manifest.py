@@ -222,5 +222,11 @@ def test_a_run_that_another_host_records_is_spared(
 def test_a_folder_of_runs_says_which_are_in_it(tmp_path: Path) -> None:
     for name in ("alpha", "beta"):
         RunBuilder(tmp_path / name).end()
-    with pytest.raises(LotusError, match=r"holds 2 runs, such as .*alpha; lotus merge makes one"):
+    with pytest.raises(LotusError, match=r"holds 2 runs; type: lotus report .*alpha$"):
+        load(tmp_path)
+    for rank, name in enumerate(("alpha", "beta")):
+        path = tmp_path / name / "run.json"
+        ranks = [{"rank": rank, "world_size": 2}]
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"ranks": ranks}))
+    with pytest.raises(LotusError, match=r"lotus report .*alpha; lotus merge makes one run"):
         load(tmp_path)

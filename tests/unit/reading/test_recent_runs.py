@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import webbrowser
 from pathlib import Path
 
 import pytest
 
 from lotus import cli
+from lotus.commands.common import options
 from lotus.common.errors import LotusError
 from lotus.reading import recent_runs
 from tests.simulation import simulate
@@ -22,9 +24,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def made(name: str, day: int, **manifest: object) -> Path:
-    """A run directory of lotus-runs/ with nothing but a run.json."""
+    """A run directory of lotus-runs/ with nothing but a run.json and a folder of logs."""
     path = Path("lotus-runs", name)
-    path.mkdir(parents=True)
+    (path / "events").mkdir(parents=True)
     record = {
         "schema": 1, "lotus": "0", "state": "ended", "exit_code": 0, "start_wall_ns": day * DAY,
         "command": ["python", f"{name.partition('-')[0]}.py"],
@@ -45,21 +47,39 @@ def test_the_newest_was_begun_last_whatever_was_written_last() -> None:
     old, new = made("train-1", 1), made("train-2", 2)
     os.utime(old / "run.json", ns=(4 * DAY, 4 * DAY))
     os.utime(new / "run.json", ns=(3 * DAY, 3 * DAY))
-    assert recent_runs.newest("report") == new
+    assert recent_runs.newest("report") == (new, None)
     Path("lotus-runs/notes.txt").write_text("no run")
     Path("lotus-runs/empty").mkdir()
     damaged = made("train-3", 3)
     (damaged / "run.json").write_text("{")
     os.utime(damaged / "run.json", ns=(DAY // 2, DAY // 2))
-    assert recent_runs.newest("report") == new
+    assert recent_runs.newest("report") == (new, None)
 
 
 def test_a_sweep_is_newest_for_those_who_take_sweeps() -> None:
     run, sweep = made("train-1", 1), Path("lotus-runs/train-2")
     sweep.mkdir()
     (sweep / "sweep.json").write_text(json.dumps({"start_wall_ns": 2 * DAY}))
-    assert recent_runs.newest("report", sweeps=True) == sweep
-    assert recent_runs.newest("top") == run
+    assert recent_runs.newest("report", sweeps=True) == (sweep, None)
+    assert recent_runs.newest("top") == (run, None)
+
+
+def test_a_run_in_which_no_loader_was_iterated_is_passed_over(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    whole, twin = made("train-1", 1), made("train-2", 2)
+    empty = made("train-3", 3)
+    (empty / "events").rmdir()
+    assert recent_runs.newest("map") == (twin, empty)
+    assert recent_runs.two_newest() == (whole, twin)
+    assert options.newest_run("map") == twin
+    assert f"{twin} (in {empty}, which is newer, no Data" in capfd.readouterr().err
+    running = made("train-4", 4, state="running", exit_code=None)
+    (running / "events").rmdir()
+    assert recent_runs.newest("top") == (running, None)  # it may not have begun its loop
+    for path in (whole, twin, running):
+        shutil.rmtree(path)
+    assert recent_runs.newest("map") == (empty, None)
 
 
 def test_two_are_of_one_program_and_ended_well() -> None:

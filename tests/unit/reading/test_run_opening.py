@@ -67,7 +67,7 @@ def manifest_is_a_link(path):
     [
         (missing, "there is no run at .*lotus trace"),
         (a_file, "is a file, not a run directory: give"),
-        (empty, "is empty; .*lotus trace"),
+        (empty, "has no files; .*lotus trace"),
         (another_folder, r"is not a run directory: it has no run\.json; .*lotus trace"),
         (events_without_manifest, r"half written: it has no run\.json; .*lotus trace"),
         (manifest_without_events, "has no events yet: wait .*lotus trace"),
