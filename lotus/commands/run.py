@@ -188,6 +188,8 @@ def run(args: argparse.Namespace) -> int:
             "that are averaged in each step; leave out one of the two"
         )
     if args.show or not command:
+        if documents and mode is None and shares is None and not tuned.changes_anything:
+            print(printable(f"# {' and '.join(map(str, documents))}: the program's own are kept"))
         for entry in tuned.loaders:
             if len(tuned.loaders) > 1:
                 print(printable(f"# {entry.loader.words()}"))
