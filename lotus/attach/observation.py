@@ -44,8 +44,13 @@ def attach(
         from lotus.recording import measurement_plan
 
         counting = measurement_plan.plan("auto,software")
-    programs, left = _programs(pid)
     path, problem = stack_recorder.find()
+    try:
+        programs, left = _programs(pid)
+    except LotusError:
+        if problem and pid is None:  # before anybody looks for a PID
+            raise LotusError(problem) from None
+        raise
     refused = permissions.may_not_look(programs[0].main.pid)
     if problem and not refused:
         raise LotusError(problem)

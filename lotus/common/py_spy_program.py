@@ -2,13 +2,22 @@
 
 import os
 import re
+import shlex
 import shutil
 import sys
+
+
+def install() -> str:
+    """Return the command that installs py-spy where lotus finds it."""
+    beside = os.path.dirname(sys.executable)
+    active = os.path.dirname(shutil.which("python") or "") == beside
+    return f"{'' if active else f'{shlex.quote(sys.executable)} -m '}pip install py-spy"
+
 
 # Why there are no stacks, as stored in a run, and what would change it.
 ABSENT, FORBIDDEN = "absent", "forbidden"
 FIXES = {
-    ABSENT: "pip install py-spy",
+    ABSENT: install(),
     FORBIDDEN: "sudo sysctl kernel.yama.ptrace_scope=0, or start a container with --cap-add "
     "SYS_PTRACE",
 }

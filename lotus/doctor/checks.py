@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lotus.common import py_spy_program
 from lotus.doctor.environment import Library, OptionalTools, PerfTool, Python, Room, System
 from lotus.doctor.fixes import ENGINES, host_asks, install_perf, sysctl, unlock, unlock_asks
 from lotus.doctor.pmu_survey import Survey
@@ -83,6 +84,7 @@ def refusal(facts: MachineFacts) -> str:
 def findings(facts: MachineFacts) -> list[Finding]:
     """Return the findings of each area."""
     results = [
+        *_torch(facts),  # without it, lotus shows nothing
         *_machine(facts),
         *_rights(facts),
         *_counters(facts),
@@ -375,19 +377,26 @@ def _price(sampled: ProbeSampling, virtual: bool) -> str:
     )
 
 
+def _torch(facts: MachineFacts) -> list[Finding]:
+    python, area = facts.python, _Area("python")
+    if python is None or not python.version:
+        return area
+    if not any(library.package == "torch" for library in python.libraries):
+        area.add(
+            GAP, "torch",
+            f"not installed for {python.path}, and lotus records loops over torch's DataLoader; "
+            "activate the environment of your program, or install it",
+            f"{shlex.quote(python.path)} -m pip install torch",
+        )  # fmt: skip
+    return area
+
+
 def _symbols(facts: MachineFacts) -> list[Finding]:
     python, area = facts.python, _Area("symbols")
     if python is None or not python.version:
         area.add(NOTE, "python", "no interpreter on PATH could be run to list its libraries")
     else:
         area.add(NOTE, "python", f"{python.version} ({python.path})")
-        if not any(library.package == "torch" for library in python.libraries):
-            area.add(
-                GAP, "torch",
-                "not installed for this Python, and lotus records loops over torch's DataLoader; "
-                "activate the environment of your program, or install it",
-                f"{shlex.quote(python.path)} -m pip install torch",
-            )  # fmt: skip
         for library in python.libraries:
             _library(library, area)
     if not facts.helpers.demangler:
@@ -421,7 +430,7 @@ def _frames(facts: MachineFacts) -> list[Finding]:
     still, scope = "C and C++ functions by perf", machine.ptrace_scope or 0
     if facts.helpers.py_spy is None:
         text = "py-spy is not installed: no Python lines under operations"
-        fix = f"{shlex.quote(sys.executable)} -m pip install py-spy"
+        fix = py_spy_program.install()
         area.add(GAP, "py-spy", text, fix, still=still)
     elif scope > 0 and "SYS_PTRACE" not in machine.capabilities:
         fixes = ["sudo sysctl kernel.yama.ptrace_scope=0"]

@@ -46,12 +46,13 @@ def write(console: "Console", report: Report, *, everything: bool = False) -> No
 
 def _ending(gaps: Sequence[Finding]) -> str:
     """Return the number of gaps, and how their fixes are marked."""
-    text = f"{plural(len(gaps), 'gap')}."
+    words = []
     if any(gap.fixes for gap in gaps):
-        text += " Type the commands after $."
+        words.append('type what follows "$"')
     if any(gap.asks for gap in gaps):
-        text += " Only an administrator can change what follows Ask for:."
-    return text
+        words.append('ask your administrator for what follows "Ask for:"')
+    marked = "; ".join(words)
+    return f"{plural(len(gaps), 'gap')}. {marked[:1].upper()}{marked[1:]}.".removesuffix(" .")
 
 
 def _is_detail(finding: Finding) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _OLDEST = (0, 4)  # the first with times in its output
 _SAMPLES_PER_S = 400  # of all processes: their stacks are read to the file and from it
 _LEAST_RATE, _MOST_RATE = 10, 50
-INSTALL = "pip install 'py-spy>=0.4'"
+INSTALL = py_spy_program.install()
 
 
 def find() -> tuple[str, str]:
@@ -33,7 +33,7 @@ def find() -> tuple[str, str]:
     if version is None:
         return "", f"py-spy does not start; {INSTALL}"
     if (int(version[1]), int(version[2])) < _OLDEST:
-        return "", f"py-spy {version[0]} is too old; {INSTALL}"
+        return "", f"py-spy {version[0]} is too old; {INSTALL} --upgrade"
     return path, ""
 
 

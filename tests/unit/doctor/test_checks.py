@@ -424,14 +424,14 @@ def test_the_first_lines_are_the_summary_and_commands_are_whole():
     ("facts", "ending"),
     [
         (WHOLE, "No gaps."),
-        (machine(watchdog=1), "1 gap. Type the commands after $."),
+        (machine(watchdog=1), '1 gap. Type what follows "$".'),
         (
             dataclasses.replace(machine(virtual="KVM"), survey=NO_PMU),
-            "1 gap. Only an administrator can change what follows Ask for:.",
+            '1 gap. Ask your administrator for what follows "Ask for:".',
         ),
         (
             dataclasses.replace(machine(virtual="KVM"), survey=NO_PMU, helpers=OptionalTools()),
-            "3 gaps. Type the commands after $. Only an administrator can change what ",
+            '3 gaps. Type what follows "$"; ask your administrator for what follows "Ask for:".',
         ),
     ],
 )
