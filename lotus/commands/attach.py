@@ -35,7 +35,7 @@ see also: lotus trace, lotus top, lotus report
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "pid", type=_pid, nargs="?", metavar="PID",
+        "pid", type=arguments.pid, nargs="?", metavar="PID",
         help="process to look at (default: the only one with torch)",
     )  # fmt: skip
     parser.add_argument(
@@ -53,17 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_output(parser, "run directory (default: lotus-runs/SCRIPT-TIME)")
     options.add_force(parser)
     options.add_json(parser, "attached")
-
-
-def _pid(text: str) -> int:
-    """A type: the number of a process."""
-    try:
-        return arguments.whole(1, 1 << 31)(text)
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no PID (`lotus attach` alone finds the process with torch, or lists "
-            "several)"
-        ) from None
 
 
 def run(args: argparse.Namespace) -> int:

@@ -25,6 +25,17 @@ def whole(least: int, most: int = 1_000_000) -> Callable[[str], int]:
     return number
 
 
+def pid(text: str) -> int:
+    """A type: the number of a process."""
+    try:
+        return whole(1, 1 << 31)(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no PID (`lotus attach` alone finds the process with torch, or lists "
+            "several)"
+        ) from None
+
+
 def real(least: float, most: float = math.inf) -> Callable[[str], float]:
     """A type: finite numbers from `least` to `most`."""
 

@@ -58,7 +58,7 @@ def test_a_label_goes_on_in_the_next_line_where_that_is_wanted() -> None:
     rows = [["(rest of fetch and more)", "12.3%", "worse"]]
     file = io.StringIO()
     columns = [("", LEFT), ("share", RIGHT), ("", LEFT)]
-    print_table(Console(file=file, width=31), "T", columns, rows, wrap_labels=True)
+    print_table(Console(file=file, width=30), "T", columns, rows, wrap_labels=True)
     assert file.getvalue().splitlines()[3:] == ["  (rest of fetch  12.3%  worse", "  and more)"]
 
 
