@@ -39,7 +39,7 @@ def write(console: "Console", report: Report, *, everything: bool = False) -> No
             _finding(console, finding, width)
     console.print()
     if gaps:
-        console.print(_ending(gaps))
+        _lines(console, "", _ending(gaps), width, "")
     else:
         console.print("No gaps.")
 

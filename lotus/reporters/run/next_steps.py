@@ -1,5 +1,6 @@
 """Further steps after the first: for other causes, without those that contradict an earlier one."""
 
+import re
 from collections.abc import Iterator
 
 from lotus.analysis.verdict.causes.edges import SHUTDOWN, STARTUP
@@ -53,9 +54,14 @@ def _may_help(cause: Cause) -> bool:
     return not gain.is_possible or (gain.gain >= _LEAST_GAIN and (gain.is_shown or gain.at_best))
 
 
+def _unnamed(cause: Cause) -> str:
+    """Return the advice without the name of the operation, which is the cause's title anyway."""
+    return re.sub(r"(?<=ake ).+?(?= cheaper)", "it", cause.advice)
+
+
 def _is_against(cause: Cause, earlier: Cause) -> bool:
     """Return whether its advice repeats or contradicts that on an earlier cause."""
-    if cause.advice == earlier.advice or {cause.kind, earlier.kind} <= _AT_EDGES:
+    if _unnamed(cause) == _unnamed(earlier) or {cause.kind, earlier.kind} <= _AT_EDGES:
         return True
     mine, theirs = cause.remedy, earlier.remedy
     return (bool(mine.setting) and mine.setting == theirs.setting) or mine.contradicts(theirs)
