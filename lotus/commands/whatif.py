@@ -230,9 +230,6 @@ def run(args: argparse.Namespace) -> int:
         option = "--" + used[0].replace("_", "-")
         needs = "is for --ranks N only" if args.ranks is None else "means nothing with --ranks"
         raise LotusError(f"{option} {needs}")
-    if args.ranks is None and all(getattr(args, name) in (None, []) for name in _CHANGES):
-        run = plain(shlex.quote(str(args.run_directory))) if args.run_directory else "RUN"
-        raise LotusError(f"no change was asked for; try: lotus whatif {run} --workers 2")
     if args.run_directory is None:
         args.run_directory = options.newest_run(NAME)
     return _replay_loader(args) if args.ranks is None else _simulate_job(args)
@@ -285,6 +282,9 @@ def _replay_loader(args: argparse.Namespace) -> int:
         slower = 0.0
         if args.also is not None:
             slower = contention(made, profile(load(args.also), args.loader, args.step_cores))
+    if all(getattr(args, name) in (None, []) for name in _CHANGES):
+        run = plain(shlex.quote(str(args.run_directory)))
+        raise LotusError(f"no change was asked for; try: lotus whatif {run} --workers 2")
     question = WhatIfQuestion(
         num_workers=args.workers,
         prefetch_factor=args.prefetch,

@@ -55,7 +55,7 @@ RUN_HERE = {
         "whatif job --ranks 64 --gradients 100MB --link-bandwidth 10GB/s"
     ),
     "whatif --latency --workers": "whatif A1 --workers 32 --latency 20ms",
-    "whatif --persistent-workers": "whatif A1 --persistent-workers",
+    "whatif --persistent": "whatif A1 --persistent",
     "whatif --plan --ranks": "whatif job --ranks 2 --plan balance.json",
     "whatif --prefetch --workers": "whatif A1 --workers 16 --prefetch 4",
     "whatif --ranks": "whatif job --ranks 64",

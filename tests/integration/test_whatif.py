@@ -24,6 +24,10 @@ def test_a_data_set_that_waits(traced):
         steady, more, *less = (outcome["steady_samples_per_s"] for outcome in (today, then, *quick))
         if more > 2 * steady and min(less) > 1.5 * steady:
             break
+    without = called("whatif", run.path)
+    assert without.returncode == 2
+    words = f"no change was asked for; try: lotus whatif {run.path} --workers 2"
+    assert words in without.stderr
     assert today["setting"]["num_workers"] == 2
     assert answer["measured"]["samples_per_s"] > 0
     # It sleeps 5 ms a sample: however busy the machine, it is no faster, and needs no core for it.

@@ -322,7 +322,7 @@ def _assumptions(scope: Scope, step_cores: float) -> Iterator[str]:
     if scope.times_created > 1 and scope.num_workers:
         yield (
             f"the program creates this loader {scope.times_created} times, and its workers start "
-            "each time; --persistent-workers assumes that it creates it once"
+            "each time; --persistent assumes that it creates it once"
         )
     if scope.settings.get("dataset_kind") == "iterable":
         yield (

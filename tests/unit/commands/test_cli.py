@@ -144,11 +144,6 @@ def test_a_usage_error_is_one_line_that_ends_with_a_command(
     assert error.count("\n") == 1
 
 
-def test_what_if_without_a_change_says_what_to_type(capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["whatif", "my-run"]) == 2
-    assert "no change was asked for; try: lotus whatif my-run --workers 2" in capfd.readouterr().err
-
-
 def test_kept_workers_have_one_name_in_all_verbs() -> None:
     for word in ("--persistent", "--persistent-workers"):
         sweep = cli.parser(["sweep"]).parse_args(["sweep", word, "on,off"])

@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("map apply nothing.json file", "type: lotus map build --help"),
         ("map build --budget 0 -- python train.py", "as in: --budget 5"),
         ("map build --wanted 2 -- python train.py", "see: lotus map build --help"),
-        ("whatif run --workers 2", "record one with: lotus trace --level op+cpu -- COMMAND"),
+        ("whatif run", "record one with: lotus trace --level op+cpu -- COMMAND"),
         ("top nothing", "lotus trace -o nothing -- COMMAND makes it one"),
         ("top file", "give the directory that lotus trace made"),
         ("top foreign", "give the directory that lotus trace made"),
