@@ -189,7 +189,8 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.show or not command:
         if documents and mode is None and shares is None and not tuned.changes_anything:
-            print(printable(f"# {' and '.join(map(str, documents))}: the program's own are kept"))
+            files = " and ".join(map(str, documents))
+            print(printable(f"# {files}: the program's own settings are kept"))
         for entry in tuned.loaders:
             if len(tuned.loaders) > 1:
                 print(printable(f"# {entry.loader.words()}"))
