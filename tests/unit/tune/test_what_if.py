@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from lotus.cli import main
+from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.reporters.base.console import plain_console
 from lotus.reporters.tune import whatif_report as reporter
@@ -101,7 +102,7 @@ def test_a_simulation_that_is_too_far_off_answers_nothing(times):
     assert "lotus tune -- COMMAND" in text
     assert "as fast as today" not in text
     assert "8 workers" not in text
-    document = json.loads(json.dumps(reporter.document(result), allow_nan=False))
+    document = json.loads(files.json_text(reporter.document(result)))
     assert document["times_as_fast"] is None
     assert document["error_of_today"] == result.error
 
