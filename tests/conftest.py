@@ -123,7 +123,7 @@ _SLOW = {
         "native_map": "hostile_files",
         "plot": "plot",
         "reading": "counter_damage damaged_runs every_byte hostile_runs",
-        "reporters": "closing",
+        "reporters": "end_of_trace",
         "schemas": "schemas",
         "tools": "fuzz",
         "tools/bench/gains": "advise_demos",

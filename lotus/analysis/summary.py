@@ -16,10 +16,10 @@ from lotus.analysis.common.run_contents import Advance, Partials, one_process
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
 from lotus.analysis.machine.device_share import DeviceShare, device_share
 from lotus.analysis.machine.machine_state import MachineState, machine_state
-from lotus.analysis.machine.unmeasured import without_core
+from lotus.analysis.machine.unmeasured_run_delay import without_core
 from lotus.analysis.observations.blocked_time import blocked_time
 from lotus.analysis.observations.own_code import HotFunction, hot_lines
-from lotus.analysis.ranks.held_up import HeldUp, held_up
+from lotus.analysis.ranks.awaited_rank import HeldUp, held_up
 from lotus.analysis.ranks.rank_run import RankRun
 from lotus.analysis.ranks.rank_verdict import RankSummary, rank_summary
 from lotus.analysis.samples.operation_statistics import (

@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from lotus.attach import left_over
+from lotus.attach import orphaned_workers
 from lotus.attach.attach_recorders import AttachRecorders
 from lotus.attach.processes import permissions, process_discovery, starting_program
 from lotus.attach.processes.process_discovery import Program
@@ -73,7 +73,7 @@ def attach(
         end_ns = time.monotonic_ns()
         counts = None if session.counters is None else session.counters.finish()
         recorders.stop()
-        from lotus.attach.kept_observation import keep  # pandas: not before the first sample
+        from lotus.attach.observation_writer import keep  # pandas: not before the first sample
 
         keep(directory, session, recorders, begun, WatchEnd(state, end_ns, counts))
     except OSError as error:
@@ -97,8 +97,8 @@ def _programs(pid: int | None) -> tuple[list[Program], str]:
     Raises LotusError, one line with the next step.
     """
     processes = process_discovery.read_processes()
-    orphans = {facts.pid: facts for facts in left_over.left_over(processes, pid)}
-    left = left_over.sentence(orphans)
+    orphans = {facts.pid: facts for facts in orphaned_workers.orphaned_workers(processes, pid)}
+    left = orphaned_workers.sentence(orphans)
     if pid in orphans:
         raise LotusError(f"process {pid} trains nothing. {left}")
     if pid is not None:

@@ -109,12 +109,12 @@ def _compare(
     """The comparisons, what --fail-above makes of them, and why it makes nothing of them; writes
     the page.
     """
-    from lotus.analysis.common import side_by_side
+    from lotus.analysis.common import reduction_backends
     from lotus.common.errors import LotusError
     from lotus.compare import gate as compare_gate
     from lotus.compare import sides
 
-    partials = side_by_side.chosen(args.backend, args.scheduler)
+    partials = reduction_backends.chosen(args.backend, args.scheduler)
     comparisons = list(sides.comparisons(args.sides, partials, bar))
     gate = trouble = None
     if args.fail_above is not None:

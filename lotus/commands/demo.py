@@ -14,7 +14,7 @@ from lotus.common.errors import LotusError
 from lotus.common.stderr import say
 from lotus.format.manifest import TraceSettings
 from lotus.recording import launcher
-from lotus.reporters.run import closing
+from lotus.reporters.run import end_of_trace
 from lotus.reporters.run.early_import import EarlyImport
 from lotus.workloads.catalogue import DEFAULT, FOLDER, WORKLOADS, Workload
 
@@ -121,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
     )
     # The text of the report is printed here, so the next command makes the page.
     page = f"lotus report {shlex.quote(str(directory))} --html report.html"
-    print(closing.text(directory, outcome, page, full=True))
+    print(end_of_trace.text(directory, outcome, page, full=True))
     print(f"data set: {data}\nrun:      {directory.absolute()}", flush=True)
     return launcher.end_as(outcome)
 

@@ -118,7 +118,7 @@ def _find_run_and_page(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace, bar: "Bar") -> Callable[[], None]:
-    from lotus.analysis.common import side_by_side
+    from lotus.analysis.common import reduction_backends
     from lotus.analysis.common.remade_loaders import number_of
     from lotus.analysis.counters.function_profile import summarise_map
     from lotus.analysis.summary import summarise
@@ -132,7 +132,7 @@ def _run(args: argparse.Namespace, bar: "Bar") -> Callable[[], None]:
     loaded = load(args.run_directory, args.trust)
     if args.loader is not None:
         args.loader = number_of(loaded, args.loader)
-    partials = side_by_side.chosen(args.backend, args.scheduler)(loaded)
+    partials = reduction_backends.chosen(args.backend, args.scheduler)(loaded)
     measured, notes = None, []
     try:
         joined = sample_join.map_if_sampled(loaded, bar.doing("joining samples"))

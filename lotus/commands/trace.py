@@ -15,7 +15,7 @@ from lotus.common.stderr import say
 from lotus.format.manifest import LEVELS, TraceSettings
 from lotus.inside.common.config import RANGES
 from lotus.recording import launcher
-from lotus.reporters.run import closing
+from lotus.reporters.run import end_of_trace
 from lotus.reporters.run.early_import import EarlyImport
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def run(args: argparse.Namespace) -> int:
                     "options of lotus go before the command"
                 )
             following = f"lotus report {shlex.quote(str(directory))}"
-            say(closing.text(directory, outcome, following), style=closing.styled)
+            say(end_of_trace.text(directory, outcome, following), style=end_of_trace.styled)
     return launcher.end_as(outcome)
 
 

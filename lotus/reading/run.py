@@ -30,7 +30,7 @@ from lotus.reading import (
     table_pieces,
 )
 from lotus.reading.event_log import Lost
-from lotus.reading.held_frames import HeldFrames
+from lotus.reading.frame_cache import FrameCache
 from lotus.reading.process_tree import Assembly, Ints
 
 
@@ -92,7 +92,7 @@ class Run:
         assembly = Assembly(logs, bool(self.manifest.get("merged")), hosts)
         self._lost += summary_tables.losses(assembly)
         self.manifest["ranks"] = assembly.recorded()
-        self._frames = HeldFrames(assembly)
+        self._frames = FrameCache(assembly)
         self.manifest.setdefault("hosts", [])
 
     def __repr__(self) -> str:

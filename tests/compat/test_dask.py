@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import lotus
-from lotus.analysis.common import side_by_side
+from lotus.analysis.common import reduction_backends
 from lotus.analysis.summary import summarise
 from lotus.reading import table_pieces
 from lotus.reporters.run import run_document
@@ -36,7 +36,7 @@ def address():
 def test_the_report_is_that_of_one_process(path, address, monkeypatch) -> None:
     monkeypatch.setattr(table_pieces, "ROWS", 200)
     documents = []
-    for partials in (side_by_side.one_process, side_by_side.of_cluster(address)):
+    for partials in (reduction_backends.one_process, reduction_backends.of_cluster(address)):
         run = lotus.load(path)
         documents.append(json.dumps(run_document.document(summarise(run, partials=partials))))
         assert len(run.pieces) > 20

@@ -32,7 +32,7 @@ from lotus.analysis.attached.standstill import (
     standstill,
 )
 from lotus.analysis.common.columns import ratio
-from lotus.analysis.ranks.held_up import LEAST_BLOCKED, LEAST_MORE, which_rank_is_judged
+from lotus.analysis.ranks.awaited_rank import LEAST_BLOCKED, LEAST_MORE, which_rank_is_judged
 from lotus.analysis.verdict.causes.cause_row import STEP as STEP_PART
 from lotus.analysis.verdict.causes.outliers import SLOW_WORKER
 from lotus.analysis.verdict.causes.repetition import STARVED

@@ -11,7 +11,7 @@ from ..cache.transform_place import NoTransform, TransformPlace, paths
 from ..common import alternative_files
 from ..common.alternative_files import KnownOperation, in_turn
 from ..common.guard import hook, of_the_program
-from ..common.objects import attributes, original_of
+from ..common.object_attributes import attributes, original_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

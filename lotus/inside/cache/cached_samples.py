@@ -14,7 +14,7 @@ import time
 
 from ..common import alternative_files, patching
 from ..common.guard import first_line, hook, of_the_program, quiet
-from ..common.objects import attributes
+from ..common.object_attributes import attributes
 from ..common.sample_paths import path_of
 from . import opened_files, random_sources
 from .compression import MARK, EncodedParts, compressed, decompressed

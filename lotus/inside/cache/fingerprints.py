@@ -14,7 +14,7 @@ import os
 import sys
 import types
 
-from ..common.objects import attributes
+from ..common.object_attributes import attributes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

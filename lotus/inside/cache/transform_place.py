@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..common.guard import hook
-from ..common.objects import attributes
+from ..common.object_attributes import attributes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

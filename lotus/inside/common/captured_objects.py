@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import types
 
-from .objects import attributes
+from .object_attributes import attributes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .objects import attributes
+from .object_attributes import attributes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -100,7 +100,7 @@ def length_of(sampler: "Any") -> "Any":
 
 
 def _only_counts(sampler: "Any", depth: int = 4) -> bool:
-    from .objects import attributes
+    from .object_attributes import attributes
 
     method = getattr(type(sampler), "__len__", None)
     method = getattr(method, "__objclass__", method)  # for a method written in C

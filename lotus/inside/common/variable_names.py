@@ -10,7 +10,7 @@ import sys
 from opcode import EXTENDED_ARG, opname
 
 from .code_origin import is_program
-from .objects import attributes
+from .object_attributes import attributes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

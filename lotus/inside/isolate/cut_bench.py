@@ -24,7 +24,7 @@ from ..cache.transform_place import NoTransform
 from ..common import loader_description
 from ..common.clocks import clock
 from ..common.guard import ask, quiet
-from ..common.objects import attributes
+from ..common.object_attributes import attributes
 from . import access_order
 from .access_order import NotFollowed
 from .busy_time import BusyTime, reading

@@ -10,7 +10,7 @@ import sys
 from itertools import islice
 
 from ..cache.opened_files import status_of
-from ..common.objects import attributes
+from ..common.object_attributes import attributes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

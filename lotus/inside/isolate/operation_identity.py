@@ -10,7 +10,7 @@ import os
 from ..cache.cached_samples import inner_of
 from ..cache.fingerprints import NoFingerprint, fingerprint
 from ..common.guard import quiet
-from ..common.objects import attributes
+from ..common.object_attributes import attributes
 from ..common.sample_paths import path_of
 
 TYPE_CHECKING = False

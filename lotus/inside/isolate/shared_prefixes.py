@@ -16,7 +16,7 @@ from ..cache.transform_place import NoTransform, TransformPlace, paths
 from ..common import loader_description
 from ..common.clocks import clock
 from ..common.guard import quiet
-from ..common.objects import attributes
+from ..common.object_attributes import attributes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

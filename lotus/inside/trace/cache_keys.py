@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from ..common.guard import edge, hook
-from ..common.objects import original_of
-from .stand_ins import give_back, is_stand_in
+from ..common.object_attributes import original_of
+from .operation_stand_ins import give_back, is_stand_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from .operation_stand_ins import StandIns
     from .recorder import Recorder
-    from .stand_ins import StandIns
 
 
 def save(original: Callable[..., Any]) -> Callable[..., Any]:

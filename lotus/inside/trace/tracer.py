@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from ..common.patching import Around, Function
     from .loaders.iterations import Loaders
+    from .operation_stand_ins import StandIns
     from .recorder import Recorder
-    from .stand_ins import StandIns
 _DATALOADER = "torch.utils.data.dataloader"
 _CHECKS = "check_worker_number_rationality"  # by which `DataLoader.__init__` ends
 # Methods that iterate the sampler and draw from it; where they are not, its time is not known.
@@ -228,7 +228,7 @@ class Tracer:
 
         from ..common import worker_errors
         from .loaders import loader_hooks, worker_hooks
-        from .stand_ins import give_back
+        from .operation_stand_ins import give_back
 
         recorder, utils = loaders.recorder, module._utils
         loader, kind = module.DataLoader, module._DatasetKind

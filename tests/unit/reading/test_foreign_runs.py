@@ -39,7 +39,7 @@ BETWEEN_OUR_PROCESSES = {
     "inside/tune/candidates/forked_child.py": "pickle",  # questions and answers, through a pipe
     "inside/apply/settings_hooks.py": "pickle",  # the class of an error
     "inside/cache/fingerprints.py": "marshal",  # dumps for a digest
-    "analysis/common/side_by_side.py": "joblib",  # partial results of processes that it starts
+    "analysis/common/reduction_backends.py": "joblib",  # results of processes that it starts
 }
 
 

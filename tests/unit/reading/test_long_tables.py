@@ -9,7 +9,7 @@ import pytest
 from lotus.analysis.common import columns
 from lotus.analysis.summary import summarise
 from lotus.common import long_arrays
-from lotus.reading import batch_tables, held_frames
+from lotus.reading import batch_tables, frame_cache
 from lotus.reading.run import load
 from lotus.reporters.run import run_document
 from tests.simulation import simulate
@@ -60,7 +60,7 @@ def test_the_report_is_the_same_with_all_arrays_in_files(path, monkeypatch):
     monkeypatch.setattr(long_arrays, "_open", [])
     monkeypatch.setattr(long_arrays, "LEAST", 1)
     monkeypatch.setattr(batch_tables, "LONG", 7)
-    monkeypatch.setattr(held_frames, "MANY", 5)
+    monkeypatch.setattr(frame_cache, "MANY", 5)
     monkeypatch.setattr(columns, "_BLOCK", 9)
     assert report() == expected
     assert files

@@ -14,7 +14,7 @@ from lotus.export import formats
 from lotus.export.export_request import ExportRequest
 from lotus.format import job_ranks
 from lotus.inside.trace.log import log_format
-from lotus.reading import held_frames, table_pieces
+from lotus.reading import frame_cache, table_pieces
 from lotus.reading.run import load
 from lotus.recording import run_merge
 from lotus.schemas import documents
@@ -131,7 +131,7 @@ def test_frames_that_are_read_again_are_on_the_same_clock(hosts, tmp_path, monke
     # GIVEN a merged run of which frames were given back, WHEN they are needed once more
     assert main(["merge", *map(str, hosts), "-o", str(tmp_path / "R")]) == 0
     expected = load(tmp_path / "R").other_intervals
-    monkeypatch.setattr(held_frames, "MANY", 0)
+    monkeypatch.setattr(frame_cache, "MANY", 0)
     run = load(tmp_path / "R")
     assert all(len(getattr(run, name)) for name in ("batches", "waits", "epochs", "workers"))
     assert "fetch_ns" not in run._outline.batch.dtype.names

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
+    from ..operation_stand_ins import StandIns
     from ..recorder import Recorder
-    from ..stand_ins import StandIns
 _MOST_ITEMS = 64
 _UNKNOWN = ()
 _TIMED = ("dataset", "dataset_iter")  # attributes of a fetcher that are replaced

@@ -12,7 +12,7 @@ import weakref
 import zlib
 
 from ...common.guard import ask, edge, hook
-from ...common.objects import attributes
+from ...common.object_attributes import attributes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

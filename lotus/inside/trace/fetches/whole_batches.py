@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import sys
 
-from ...common.objects import attributes
+from ...common.object_attributes import attributes
 from .first_batches import watched_by_modes
 
 TYPE_CHECKING = False

@@ -15,7 +15,7 @@ from ...common.guard import ask, edge
 from ...common.library_consumers import facts_of_caller
 from ...common.loader_description import length_of
 from ...common.loader_origin import Built, look
-from ...common.objects import attributes
+from ...common.object_attributes import attributes
 from ...common.process_identity import rank_of_process
 from ...common.variable_names import role_of_data
 from ..log import state_page

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from ..operation_stand_ins import StandIns
     from ..recorder import Recorder
-    from ..stand_ins import StandIns
     from .iterations import Iteration, Loaders
 
 

@@ -9,7 +9,7 @@ import sys
 import types
 
 from ...common.guard import ask, hook
-from ...common.objects import attributes
+from ...common.object_attributes import attributes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

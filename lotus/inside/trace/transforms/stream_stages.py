@@ -4,9 +4,9 @@ others.
 
 from __future__ import annotations
 
-from ...common.objects import attributes, original_of
+from ...common.object_attributes import attributes, original_of
 from ..called_function import function_of
-from ..stand_ins import is_stand_in, label, numbered, stand_in
+from ..operation_stand_ins import is_stand_in, label, numbered, stand_in
 from . import webdataset_stages
 
 TYPE_CHECKING = False

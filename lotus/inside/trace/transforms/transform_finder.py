@@ -13,8 +13,8 @@ import weakref
 
 from ...common import captured_objects, patching
 from ...common.guard import hook, of_the_program, quiet
-from ...common.objects import attributes, original_of
-from ..stand_ins import is_stand_in, label, numbered, stand_in
+from ...common.object_attributes import attributes, original_of
+from ..operation_stand_ins import is_stand_in, label, numbered, stand_in
 from . import augment_hooks, stream_stages
 
 TYPE_CHECKING = False
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from ..operation_stand_ins import StandIns
     from ..recorder import Recorder
-    from ..stand_ins import StandIns
 # Attributes of a data set that hold one callable.
 _SINGLE = ("transform", "target_transform", "transforms", "loader")
 _MOST_OBJECTS = 2000  # looked at in one data set

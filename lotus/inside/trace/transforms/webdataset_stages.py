@@ -8,8 +8,8 @@ stage that reads, such as that of tar files, it begins with the stage's own `nex
 from __future__ import annotations
 
 from ...common.guard import hook
-from ...common.objects import attributes, original_of
-from ..stand_ins import is_stand_in, label, numbered, stand_in
+from ...common.object_attributes import attributes, original_of
+from ..operation_stand_ins import is_stand_in, label, numbered, stand_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from lotus.inside.apply.transform_change import CannotChange, ExactStep, Transfo
 from lotus.inside.cache.random_sources import NAMES, states
 from lotus.inside.common import alternative_files
 from lotus.inside.common.alternative_files import KnownOperation
-from lotus.inside.trace.stand_ins import is_stand_in, stand_in
+from lotus.inside.trace.operation_stand_ins import is_stand_in, stand_in
 
 np = pytest.importorskip("numpy")
 transforms = pytest.importorskip("torchvision.transforms")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lotus.inside.trace import cache_keys
-from lotus.inside.trace.stand_ins import stand_in
+from lotus.inside.trace.operation_stand_ins import stand_in
 
 
 def double(value: int) -> int:

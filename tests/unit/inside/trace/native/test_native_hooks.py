@@ -18,8 +18,8 @@ import pytest
 
 from lotus.inside.trace.native import native_hooks
 from lotus.inside.trace.native.native_hooks import PYTHON
+from lotus.inside.trace.operation_stand_ins import stand_in
 from lotus.inside.trace.recorder import Recorder
-from lotus.inside.trace.stand_ins import stand_in
 from tests.unit.fetches import Add, Compose, Fetcher, Fetches
 
 BOTH = pytest.mark.parametrize("hooks", [PYTHON, "c"])

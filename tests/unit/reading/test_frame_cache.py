@@ -9,7 +9,7 @@ import pytest
 
 from lotus.analysis.summary import summarise
 from lotus.common.errors import LotusError
-from lotus.reading import held_frames
+from lotus.reading import frame_cache
 from lotus.reading.run import Run, load
 from lotus.reporters.run import run_document
 from tests.logs import MS, START_NS, RunBuilder, Sample
@@ -24,7 +24,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def given_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr(held_frames, "MANY", 0)
+    monkeypatch.setattr(frame_cache, "MANY", 0)
     run = load(path)
     for name in TABLES:
         getattr(run, name)
@@ -42,7 +42,7 @@ def test_most_of_the_frames_is_given_back(path, monkeypatch):
 
 
 def test_frames_stay_until_all_tables_are_made_of_them(path, monkeypatch):
-    monkeypatch.setattr(held_frames, "MANY", 0)
+    monkeypatch.setattr(frame_cache, "MANY", 0)
     run = load(path)
     before = bytes_of(run)
     for name in TABLES[:-1]:
@@ -64,7 +64,7 @@ def test_the_report_is_the_same(path, monkeypatch):
         return json.dumps(run_document.document(summarise(load(path))))
 
     expected = report()
-    monkeypatch.setattr(held_frames, "MANY", 0)
+    monkeypatch.setattr(frame_cache, "MANY", 0)
     assert report() == expected
 
 
@@ -109,7 +109,7 @@ def test_frames_that_were_read_again_are_those_of_the_log(tmp_path, monkeypatch)
 
 
 def test_who_has_the_frames_keeps_them(path, monkeypatch):
-    monkeypatch.setattr(held_frames, "MANY", 0)
+    monkeypatch.setattr(frame_cache, "MANY", 0)
     run = load(path)
     held = run._assembly
     assert all(len(getattr(run, name)) for name in TABLES)

@@ -28,7 +28,7 @@ _KEPT = {"batch": ("worker", "batch", "tid", "flags"), "wait": ()}
 _OF_LOOSE = {"batch": ("fetch_start_ns", "fetch_ns"), "wait": ()}
 
 
-class HeldFrames:
+class FrameCache:
     """The assembly of a run, and as much of its frames as is still needed."""
 
     def __init__(self, assembly: Assembly) -> None:

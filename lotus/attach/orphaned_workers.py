@@ -13,7 +13,7 @@ _LOOP = re.compile(r"\b_worker_loop \(.*worker\.py")
 _MOST_ASKED, _PATIENCE_S = 8, 10.0
 
 
-def left_over(
+def orphaned_workers(
     processes: Mapping[int, ProcessFacts],
     named: int | None = None,
     is_worker: Callable[[int], bool] | None = None,

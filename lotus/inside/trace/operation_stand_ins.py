@@ -10,7 +10,7 @@ import types
 import weakref
 
 from ..common.guard import ask, hook
-from ..common.objects import attributes, original_of
+from ..common.object_attributes import attributes, original_of
 from .native import native_hooks
 
 TYPE_CHECKING = False

@@ -10,7 +10,7 @@ import pytest
 
 import lotus
 from lotus import cli
-from lotus.analysis.common import durations, side_by_side
+from lotus.analysis.common import durations, reduction_backends
 from lotus.analysis.common.run_contents import one_process, partial_of
 from lotus.analysis.summary import summarise
 from lotus.common.errors import LotusError
@@ -87,7 +87,7 @@ def test_processes_of_this_machine_make_the_report_of_one(path, monkeypatch, job
     read = []
 
     def counted(parts):
-        for partial in side_by_side.of_processes(2)(parts):
+        for partial in reduction_backends.of_processes(2)(parts):
             read.append(partial)
             yield partial
 
@@ -105,14 +105,14 @@ def test_compare_reads_each_run_as_it_is_told(path, monkeypatch, capsys) -> None
     words = ["compare", str(path), str(path), "--json"]
     assert cli.main(words) == 0
     wanted = capsys.readouterr().out
-    monkeypatch.setattr(side_by_side, "of_processes", lambda count: counted)
+    monkeypatch.setattr(reduction_backends, "of_processes", lambda count: counted)
     assert cli.main([*words, "--backend", "processes"]) == 0
     assert capsys.readouterr().out == wanted
     assert len(read) == 2
 
 
 def test_another_run_at_the_path_is_not_taken_for_it(path, tmp_path, monkeypatch) -> None:
-    source = side_by_side._source(lotus.load(path).pieces)
+    source = reduction_backends._source(lotus.load(path).pieces)
     assert source is not None
     assert len(source.parts()) == len(lotus.load(path).pieces)
     simulate(tmp_path / "other", workers=2, batches=21, batch_size=8, epochs=3)
@@ -126,7 +126,9 @@ def test_what_only_this_process_has_is_read_by_it(path) -> None:
     run = lotus.load(path)
     assert len(run.ops)  # from here on its parts are tables in memory
     wanted = report_of_tables(run, one_process)
-    assert report_of_tables(run, lambda parts: side_by_side._read(parts, pytest.fail)) == wanted
+    assert (
+        report_of_tables(run, lambda parts: reduction_backends._read(parts, pytest.fail)) == wanted
+    )
 
 
 def report_of_tables(run, partials) -> str:
@@ -134,23 +136,23 @@ def report_of_tables(run, partials) -> str:
 
 
 def test_a_small_run_starts_nothing(path, monkeypatch) -> None:
-    monkeypatch.setattr(side_by_side.os, "sched_getaffinity", lambda pid: set(range(64)))
+    monkeypatch.setattr(reduction_backends.os, "sched_getaffinity", lambda pid: set(range(64)))
     run = lotus.load(path)
-    assert side_by_side.chosen(None, None)(run) is one_process
-    assert side_by_side.chosen("one", None)(run) is one_process
+    assert reduction_backends.chosen(None, None)(run) is one_process
+    assert reduction_backends.chosen("one", None)(run) is one_process
 
 
 def test_a_large_run_is_read_by_one_process_where_joblib_is_missing(path, monkeypatch) -> None:
-    monkeypatch.setattr(side_by_side.os, "sched_getaffinity", lambda pid: set(range(64)))
-    monkeypatch.setattr(side_by_side, "LARGE", 1)
+    monkeypatch.setattr(reduction_backends.os, "sched_getaffinity", lambda pid: set(range(64)))
+    monkeypatch.setattr(reduction_backends, "LARGE", 1)
     monkeypatch.setitem(sys.modules, "joblib", None)
     run = lotus.load(path)
-    assert side_by_side.chosen(None, None)(run) is one_process
+    assert reduction_backends.chosen(None, None)(run) is one_process
     with pytest.raises(LotusError, match="pip install joblib"):
-        side_by_side.chosen("processes", None)
+        reduction_backends.chosen("processes", None)
 
 
 @pytest.mark.parametrize(("backend", "scheduler"), [("dask", None), (None, "tcp://x:1")])
 def test_a_cluster_and_its_address_go_together(backend, scheduler) -> None:
     with pytest.raises(LotusError, match="--backend dask and --scheduler go together"):
-        side_by_side.chosen(backend, scheduler)
+        reduction_backends.chosen(backend, scheduler)

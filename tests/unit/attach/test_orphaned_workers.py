@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from lotus.attach import left_over
+from lotus.attach import orphaned_workers
 from lotus.attach.processes import process_discovery
 from lotus.attach.processes.process_discovery import ProcessFacts
 
@@ -20,7 +20,10 @@ def process(pid: int, parent: int = 1, **changes: object) -> ProcessFacts:
 
 def pids(*processes: ProcessFacts, workers: tuple[int, ...] = (), named: int | None = None):  # type: ignore[no-untyped-def]
     table = {each.pid: each for each in (INIT, *processes)}
-    return [each.pid for each in left_over.left_over(table, named, lambda pid: pid in workers)]
+    return [
+        each.pid
+        for each in orphaned_workers.orphaned_workers(table, named, lambda pid: pid in workers)
+    ]
 
 
 def test_a_worker_whose_parent_is_gone_is_left_over() -> None:
@@ -43,13 +46,13 @@ def test_of_other_adopted_processes_the_stack_decides() -> None:
     ("count", "words"), [(1, "1 worker (11) is"), (2, "2 workers (11, 12) are")]
 )
 def test_the_command_that_ends_them_is_told(count: int, words: str) -> None:
-    text = left_over.sentence([11, 12][:count])
+    text = orphaned_workers.sentence([11, 12][:count])
     assert text.startswith(f"{words} left over")
-    just_now = left_over.sentence([11, 12][:count], just_now=True)
+    just_now = orphaned_workers.sentence([11, 12][:count], just_now=True)
     assert just_now.startswith(f"{words.rpartition(' ')[0]} still ran when ")
     for each in (text, just_now):
         assert each.endswith(f"what is left with: kill {' '.join(['11', '12'][:count])}")
-    assert left_over.sentence([]) == ""
+    assert orphaned_workers.sentence([]) == ""
 
 
 def test_a_process_that_was_started_as_a_program_was_not_forked() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lotus.analysis.machine.unmeasured import without_core
+from lotus.analysis.machine.unmeasured_run_delay import without_core
 from lotus.analysis.summary import summarise
 from lotus.reporters.run import short_report
 from tests.unit.simulated import Plan

@@ -11,7 +11,7 @@ import pytest
 from lotus.common.errors import LotusError
 from lotus.reading import missing_data
 from lotus.recording.launcher import ProgramOutcome
-from lotus.reporters.run import closing
+from lotus.reporters.run import end_of_trace
 from tests.logs import RunBuilder
 from tests.simulation import simulate
 
@@ -34,7 +34,7 @@ def test_a_run_that_cannot_be_read_is_a_line(
         raise error
 
     monkeypatch.setattr("lotus.reading.run.load", fail)
-    first, last = closing.text(_run(tmp_path), ENDED, "lotus report R").splitlines()
+    first, last = end_of_trace.text(_run(tmp_path), ENDED, "lotus report R").splitlines()
     assert str(error) in first
     assert last == "next: lotus report R"
 
@@ -43,7 +43,7 @@ def test_a_run_larger_than_the_memory_is_left_to_who_asks_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lotus.common.host.available_memory", lambda: 1000)
-    first, _ = closing.text(_run(tmp_path), ENDED, "lotus report R").splitlines()
+    first, _ = end_of_trace.text(_run(tmp_path), ENDED, "lotus report R").splitlines()
     assert "too much" in first
 
 
@@ -69,7 +69,7 @@ def test_a_program_that_iterates_no_loader_is_offered_no_report(
 ) -> None:
     run = RunBuilder(tmp_path / "run")
     run.report("python", executable=sys.executable)
-    lines = closing.text(run.end(), outcome, "lotus report R").splitlines()
+    lines = end_of_trace.text(run.end(), outcome, "lotus report R").splitlines()
     if outcome.exit_code:
         assert lines == [
             "lotus: the program ended with code 2",
@@ -110,7 +110,7 @@ def test_a_loader_that_was_not_seen_is_named_once(batches: int, full: bool, tmp_
     else:
         run.process(100)
     run.logs[0].event("unseen", what="ffcv.Loader", why="it has its own worker loop")
-    text = closing.text(run.end(), ENDED, "lotus report R", full)
+    text = end_of_trace.text(run.end(), ENDED, "lotus report R", full)
     assert text.count("ffcv.Loader") == 1
     assert ("samples/s" in text) == bool(batches)
 
@@ -135,7 +135,7 @@ def test_a_function_that_was_never_found_is_told_at_the_end(tmp_path: Path) -> N
     path = run.end()
     manifest = json.loads((path / "run.json").read_text())
     (path / "run.json").write_text(json.dumps({**manifest, "ops": ["nosuch.mod:f"]}))
-    text = closing.text(path, ENDED, "lotus report R")
+    text = end_of_trace.text(path, ENDED, "lotus report R")
     assert text.count("lotus: --op nosuch.mod:f was never found") == 1
 
 
@@ -158,14 +158,14 @@ WORDS = "HIGHLY INPUT-BOUND: The loop waits.\nWhere the 5 s went\n  step  █▏
 def test_on_a_terminal_the_verdict_is_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr("sys.stderr", _Terminal())
-    shown = closing.styled(WORDS)
+    shown = end_of_trace.styled(WORDS)
     assert shown.startswith("\x1b[1;31mHIGHLY INPUT-BOUND\x1b[0m: The loop")
     assert "\x1b[1mnext step:\x1b[0m wait" in shown
     assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == WORDS
-    short = closing.styled("NOT INPUT-BOUND, BUT SHORT OF CORES: 40% is lost")
+    short = end_of_trace.styled("NOT INPUT-BOUND, BUT SHORT OF CORES: 40% is lost")
     assert short == "\x1b[1;31mNOT INPUT-BOUND, BUT SHORT OF CORES\x1b[0m: 40% is lost"
     monkeypatch.setenv("NO_COLOR", "1")
-    assert closing.styled(WORDS) == WORDS
+    assert end_of_trace.styled(WORDS) == WORDS
 
 
 def test_elsewhere_it_is_plain_and_bars_are_what_the_stream_can_write(
@@ -173,9 +173,9 @@ def test_elsewhere_it_is_plain_and_bars_are_what_the_stream_can_write(
 ) -> None:
     stream = io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
-    assert closing.styled(WORDS) == WORDS
+    assert end_of_trace.styled(WORDS) == WORDS
     monkeypatch.setattr("sys.stderr", io.TextIOWrapper(io.BytesIO(), "ascii"))
-    assert "step  # " in closing.styled(WORDS)
+    assert "step  # " in end_of_trace.styled(WORDS)
 
 
 def test_that_the_kernel_killed_for_memory_is_told_with_the_limit(

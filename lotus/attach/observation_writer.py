@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from lotus.attach import left_over
+from lotus.attach import orphaned_workers
 from lotus.attach.attach_recorders import AttachRecorders
 from lotus.attach.files import attached_run, function_file
 from lotus.attach.processes import process_discovery
@@ -87,7 +87,7 @@ def _sentences(session: Observation, end: WatchEnd) -> list[str]:
     sentences = [session.refused, readings.problem, readings.stopped.sentence, session.left_over]
     if end.state == "ended":
         workers = [each.pid for each in session.alive if each.worker >= 0]
-        sentences.append(left_over.sentence(workers, just_now=True))
+        sentences.append(orphaned_workers.sentence(workers, just_now=True))
     return [text for text in sentences if text]
 
 
