@@ -10,7 +10,7 @@ import pandas as pd
 
 from lotus.analysis.batches import batch_times, sample_counts
 from lotus.analysis.batches.epoch_coverage import Passes, passes_of
-from lotus.analysis.common.columns import integer, number, ratio, total
+from lotus.analysis.common.columns import float_column, int_column, ratio, total
 from lotus.analysis.common.remade_loaders import merged
 from lotus.analysis.common.run_contents import Advance, Partials, one_process
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
@@ -190,13 +190,13 @@ def _by_waiting(run: RunLike, loaders: list[int]) -> list[int]:
     if len(loaders) < 2 or not len(waits):
         return loaders
     # One that is iterated in other processes, as in workers, is part of what another one waits for.
-    first = integer(waits, "loader") == loaders[0]
-    beside = np.isin(integer(waits, "pid"), integer(waits, "pid")[first])
+    first = int_column(waits, "loader") == loaders[0]
+    beside = np.isin(int_column(waits, "pid"), int_column(waits, "pid")[first])
     waits = waits[beside]
-    mine = pd.Series(number(waits, "wait_ns")).groupby(integer(waits, "loader")).sum()
-    begun = pd.Series(number(epochs, "iter_ns")).groupby(integer(epochs, "loader")).sum()
+    mine = pd.Series(float_column(waits, "wait_ns")).groupby(int_column(waits, "loader")).sum()
+    begun = pd.Series(float_column(epochs, "iter_ns")).groupby(int_column(epochs, "loader")).sum()
     waited = mine.add(begun, fill_value=0.0).reindex(loaders, fill_value=0.0)
-    steps = float(np.nansum(number(waits, "step_ns")))
+    steps = float(np.nansum(float_column(waits, "step_ns")))
     most = loaders[int(waited.to_numpy().argmax())]
     if not waited[most] > _HOLDS_UP * (float(waited.sum()) + steps):
         return loaders
@@ -212,9 +212,9 @@ def _by_loss(loaders: list[LoaderSummary]) -> list[LoaderSummary]:
     """
     if len(loaders) < 2:
         return loaders
-    pids = integer(loaders[0].scope.epochs, "pid")
+    pids = int_column(loaders[0].scope.epochs, "pid")
     losses = [
-        _lost_ns(loader) if np.isin(integer(loader.scope.epochs, "pid"), pids).any() else 0.0
+        _lost_ns(loader) if np.isin(int_column(loader.scope.epochs, "pid"), pids).any() else 0.0
         for loader in loaders
     ]
     most = losses.index(max(losses))
@@ -243,7 +243,7 @@ def _notes(run: RunLike) -> list[str]:
 
 def _open_waits(run: RunLike) -> pd.DataFrame:
     waits = table(run, "open_waits")
-    return waits[number(waits, "wait_ns") >= _LONG_NS].reset_index(drop=True)
+    return waits[float_column(waits, "wait_ns") >= _LONG_NS].reset_index(drop=True)
 
 
 def _loader(run: RunLike, scope: Scope, threshold_ns: float, slowest: int) -> LoaderSummary:
@@ -298,7 +298,7 @@ def _times(scope: Scope, loop_account: Account, ranks: pd.DataFrame) -> dict[str
     epochs = loop_account.epochs
     longest = float(ranks["loop_ns"].max()) if len(ranks) else 0.0
     samples = float(ranks["samples"].sum())
-    startup = number(epochs, "startup_ns")
+    startup = float_column(epochs, "startup_ns")
     return {
         "loop_ns": loop_account.loop_ns,
         "iter_ns": loop_account.iter_ns,
@@ -307,8 +307,8 @@ def _times(scope: Scope, loop_account: Account, ranks: pd.DataFrame) -> dict[str
         "tail_ns": loop_account.tail_ns,
         "startup_mean_ns": float(np.nanmean(startup)) if (~np.isnan(startup)).any() else np.nan,
         "startup_first_ns": float(startup[0]) if len(startup) else np.nan,
-        "state_dict_ns": total(number(scope.epochs, "state_dict_ns")),
-        "shutdown_mean_ns": total(number(epochs, "shutdown_ns")) / max(len(epochs), 1),
+        "state_dict_ns": total(float_column(scope.epochs, "state_dict_ns")),
+        "shutdown_mean_ns": total(float_column(epochs, "shutdown_ns")) / max(len(epochs), 1),
         "epochs": int(epochs["epoch"].nunique()),
         "batches": int(epochs["waits"].sum()),
         "samples": int(samples),
@@ -325,7 +325,7 @@ def _limits(scope: Scope, loop_account: Account, ranks: pd.DataFrame) -> dict[st
     """
     several = max(len(scope.ranks), 1)
     samples = float(ranks["samples"].sum())
-    made = number(scope.batches, "size")[number(scope.batches, "fetch_ns") > 0]
+    made = float_column(scope.batches, "size")[float_column(scope.batches, "fetch_ns") > 0]
     fetching = making_time(scope) / max(scope.num_workers, 1)
     return {
         "step_limit_samples_per_s": ratio(

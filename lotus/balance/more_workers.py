@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import integer
+from lotus.analysis.common.columns import int_column
 from lotus.analysis.common.scope import RunLike
 from lotus.common.errors import LotusError
 from lotus.tune.simulation.loader_simulation import simulate
@@ -77,7 +77,7 @@ class OfRank:
             return pd.DataFrame()
         if "rank" not in frame.columns:
             return frame
-        mine: pd.DataFrame = frame[integer(frame, "rank") == self._rank]
+        mine: pd.DataFrame = frame[int_column(frame, "rank") == self._rank]
         return mine.reset_index(drop=True)
 
 

@@ -14,7 +14,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Bools, Floats, Ints, flag, integer, number, plain_value
+from lotus.analysis.common.columns import (
+    Bools,
+    Floats,
+    Ints,
+    flag,
+    float_column,
+    int_column,
+    plain_value,
+)
 from lotus.analysis.common.loader_titles import title_of
 from lotus.analysis.common.remade_loaders import merged, number_of
 from lotus.analysis.common.scope import RunLike, iterated, table
@@ -101,7 +109,7 @@ def _job(run: RunLike, loader: int | None) -> Job:
         raise LotusError(f"there is no loader {loader} in this run; there are: {names}")
     chosen = loaders[0] if loader is None else loader
     tables = {
-        name: frame[integer(frame, "loader") == chosen]
+        name: frame[int_column(frame, "loader") == chosen]
         for name, frame in (("batches", table(run, "batches")), ("loaders", run.loaders))
     }
     batches = tables["batches"]
@@ -142,7 +150,7 @@ def _model(models: pd.DataFrame, world: int) -> ModelSignature | None:
     signatures = {
         (int(row[0]), str(row[1])) for row in largest[["parameters", "shapes"]].to_numpy()
     }
-    if len(signatures) != 1 or set(integer(largest, "rank").tolist()) != set(range(world)):
+    if len(signatures) != 1 or set(int_column(largest, "rank").tolist()) != set(range(world)):
         return None
     parameters, shapes = signatures.pop()
     return ModelSignature(parameters, shapes) if 0 < len(shapes) <= 200 else None
@@ -150,10 +158,10 @@ def _model(models: pd.DataFrame, world: int) -> ModelSignature | None:
 
 def _world(run: RunLike, batches: pd.DataFrame) -> int:
     """Return the number of ranks. Raises LotusError if not all of them were recorded."""
-    present = sorted({int(rank) for rank in integer(batches, "rank")})
+    present = sorted({int(rank) for rank in int_column(batches, "rank")})
     recorded = [entry for entry in run.manifest.get("ranks") or [] if isinstance(entry, Mapping)]
     started = {entry["rank"] for entry in recorded if type(entry.get("rank")) is int}
-    world_sizes = {int(size) for size in integer(batches, "world_size")}
+    world_sizes = {int(size) for size in int_column(batches, "world_size")}
     world_sizes |= {
         entry["world_size"] for entry in recorded if type(entry.get("world_size")) is int
     }
@@ -192,7 +200,7 @@ def _settings(loaders: pd.DataFrame, world: int) -> list[dict[str, Any]]:
     """Return the loader's parameters on each rank; if a rank lacks them, those of the first that
     has them.
     """
-    rank = integer(loaders, "rank")
+    rank = int_column(loaders, "rank")
     rows = [
         {str(name): plain_value(value) for name, value in row.items()}
         for row in loaders.to_dict("records")
@@ -241,8 +249,8 @@ def _target(settings: Mapping[str, Any]) -> Target | None:
 def _alike(loaders: pd.DataFrame, chosen: int, settings: Mapping[str, Any]) -> list[str]:
     """Return a note if the plan would match other loaders as well."""
     target = _target(settings)
-    other_loaders = loaders[integer(loaders, "loader") != chosen]
-    number_of = integer(other_loaders, "loader").tolist()
+    other_loaders = loaders[int_column(loaders, "loader") != chosen]
+    number_of = int_column(other_loaders, "loader").tolist()
     rows = other_loaders.to_dict("records")
     alike = sorted(
         {
@@ -269,7 +277,7 @@ _COLUMNS = (
 def _by_rank(frame: pd.DataFrame, world: int) -> list[pd.DataFrame]:
     """Return the rows of each rank, sorting the table only once."""
     frame = frame[[name for name in _COLUMNS if name in frame.columns]]
-    rank = integer(frame, "rank")
+    rank = int_column(frame, "rank")
     order = np.argsort(rank, kind="stable")
     ends = np.searchsorted(rank[order], np.arange(world + 1))
     frame = frame.iloc[order]
@@ -283,16 +291,16 @@ def _rank(
     syncs: pd.DataFrame,
     notes: list[str],
 ) -> Rank:
-    order = np.argsort(number(batches, "taken_ns"), kind="stable")
+    order = np.argsort(float_column(batches, "taken_ns"), kind="stable")
     batches = batches.iloc[order].reset_index(drop=True)
-    size = number(batches, "size")
-    sound = (size > 0) & ((integer(batches, "flags", 0) & (FAILED | STOPPED)) == 0)
-    step, taken_at = number(batches, "step_ns"), number(batches, "taken_ns")
+    size = float_column(batches, "size")
+    sound = (size > 0) & ((int_column(batches, "flags", 0) & (FAILED | STOPPED)) == 0)
+    step, taken_at = float_column(batches, "step_ns"), float_column(batches, "taken_ns")
     exposed = _exposed(taken_at, step, syncs, notes)
     own = np.maximum(step - exposed, 0.0) + _taking(batches)
     stepped = sound & np.isfinite(own) & ~np.isnan(taken_at)
     stepped &= ~_warming(stepped)
-    fetch = number(batches, "fetch_ns")
+    fetch = float_column(batches, "fetch_ns")
     usable = sound & np.isfinite(fetch) & (fetch >= 0)
     fresh = first_of_process(batches) & usable
     if usable.sum() > 2 * fresh.sum():
@@ -304,7 +312,7 @@ def _rank(
     sizes, counts = np.unique(size[stepped], return_counts=True)
     workers = settings.get("num_workers")
     if not isinstance(workers, int) or workers < 0:
-        workers = int(integer(batches, "worker").max()) + 1
+        workers = int(int_column(batches, "worker").max()) + 1
     prefetch = settings.get("prefetch_factor")
     hosts = [str(host) for host in batches["host"].unique()] if "host" in batches else []
     return Rank(
@@ -318,7 +326,9 @@ def _rank(
         key=_keys(batches)[stepped],
         fetch_sizes=size[usable],
         fetch_ns=fetch[usable],
-        whole_ns=_mean((number(batches, "wait_ns") + step)[stepped & ~flag(batches, "first")]),
+        whole_ns=_mean(
+            (float_column(batches, "wait_ns") + step)[stepped & ~flag(batches, "first")]
+        ),
         after_ns=math.nan,
     )
 
@@ -327,11 +337,11 @@ def _taking(batches: pd.DataFrame) -> Floats:
     """Return the time to take a batch that is ready, which is the rank's own even with a fast
     input.
     """
-    wait = np.maximum(np.nan_to_num(number(batches, "wait_ns")), 0.0)
-    was_ready = number(batches, "ready_ns") < number(batches, "wait_start_ns")
-    was_ready &= integer(batches, "worker") >= 0
+    wait = np.maximum(np.nan_to_num(float_column(batches, "wait_ns")), 0.0)
+    was_ready = float_column(batches, "ready_ns") < float_column(batches, "wait_start_ns")
+    was_ready &= int_column(batches, "worker") >= 0
     usual = float(np.median(wait[was_ready])) if was_ready.any() else 0.0
-    return np.where(integer(batches, "worker") >= 0, np.minimum(wait, usual), 0.0)
+    return np.where(int_column(batches, "worker") >= 0, np.minimum(wait, usual), 0.0)
 
 
 def _mean(values: Floats) -> float:
@@ -340,7 +350,7 @@ def _mean(values: Floats) -> float:
 
 def _keys(batches: pd.DataFrame) -> Ints:
     """Return one number per epoch and batch, the same on all ranks of a synchronous job."""
-    epoch, batch = integer(batches, "epoch"), integer(batches, "batch")
+    epoch, batch = int_column(batches, "epoch"), int_column(batches, "batch")
     return ((epoch << EPOCH) + batch) & ((1 << RUN) - 1)
 
 
@@ -353,7 +363,7 @@ def _warming(stepped: Bools) -> Bools:
 def _exposed(taken: Floats, step: Floats, syncs: pd.DataFrame, notes: list[str]) -> Floats:
     """Return the part of each step's synchronisation that nothing overlapped; 0 if not traced."""
     synced = np.zeros(len(taken))
-    ready, exposed = number(syncs, "ready_ns"), number(syncs, "exposed_ns")
+    ready, exposed = float_column(syncs, "ready_ns"), float_column(syncs, "exposed_ns")
     begun = np.flatnonzero(~np.isnan(taken))
     if not len(syncs) or not len(begun):
         return synced
@@ -382,11 +392,11 @@ def _after_arrival(syncs: pd.DataFrame, world: int) -> tuple[list[float], float]
         return nothing
     frame = pd.DataFrame(
         {
-            "rank": integer(syncs, "rank"),
-            "step": integer(syncs, "step"),
-            "ready": number(syncs, "ready_ns"),
-            "end": number(syncs, "end_ns"),
-            "exposed": number(syncs, "exposed_ns"),
+            "rank": int_column(syncs, "rank"),
+            "step": int_column(syncs, "step"),
+            "ready": float_column(syncs, "ready_ns"),
+            "end": float_column(syncs, "end_ns"),
+            "exposed": float_column(syncs, "exposed_ns"),
         }
     ).dropna()
     by_step = frame.groupby("step")
@@ -404,11 +414,11 @@ def _after_arrival(syncs: pd.DataFrame, world: int) -> tuple[list[float], float]
 def _with_memory(run: RunLike, ranks: Sequence[Rank]) -> list[Rank]:
     """Return the ranks with the known memory of their workers and training processes."""
     resources = table(run, "resources")
-    resources = resources[integer(resources, "worker") >= 0]
-    pss, rss = number(resources, "pss"), number(resources, "rss")
-    of, pid = integer(resources, "rank"), integer(resources, "pid")
+    resources = resources[int_column(resources, "worker") >= 0]
+    pss, rss = float_column(resources, "pss"), float_column(resources, "rss")
+    of, pid = int_column(resources, "rank"), int_column(resources, "pid")
     epochs = table(run, "epochs")
-    trains, peak = integer(epochs, "rank"), number(epochs, "peak_rss")
+    trains, peak = int_column(epochs, "rank"), float_column(epochs, "peak_rss")
     local: dict[str, int] = {}
     for rank in ranks:
         local[rank.host] = local.get(rank.host, 0) + 1

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import integer, number
+from lotus.analysis.common.columns import float_column, int_column
 from lotus.analysis.common.remade_loaders import merged
 from lotus.analysis.common.run_contents import Advance, Partials, one_process
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
@@ -190,7 +190,7 @@ def compare(
 def _loops(run: RunLike, partials: PartialsOf, advance: Advance) -> list[Scope]:
     """Return the loaders from which batches were taken, most samples first."""
     waits = table(run, "waits")
-    taken_from = set(integer(waits, "loader").tolist())
+    taken_from = set(int_column(waits, "loader").tolist())
     chosen = [loader for loader in iterated(run) if loader in taken_from][: 4 * MOST_LOADERS]
     return scopes(run, chosen, advance, partials(run))
 
@@ -199,7 +199,7 @@ def _lost(side: Side) -> list[str]:
     notes = []
     for run in side.runs:
         where = str(getattr(run, "path", side.name))
-        lost, counts = table(run, "lost"), integer(table(run, "lost"), "count", 0)
+        lost, counts = table(run, "lost"), int_column(table(run, "lost"), "count", 0)
         slight = np.array(lost["what"].astype(str) == SEND_TIMES, np.bool_)
         if unsent := int(counts[slight].sum()):
             notes.append(f"{side.letter} ({where}): {missing_data.loss(SEND_TIMES, unsent)}")
@@ -233,7 +233,7 @@ def _loader(
 ) -> LoaderComparison:
     facts = loader_facts(mine, theirs)
     notes: list[str] = []
-    epochs = [len(np.unique(integer(scope.waits, "epoch"))) for scope in (*mine, *theirs)]
+    epochs = [len(np.unique(int_column(scope.waits, "epoch"))) for scope in (*mine, *theirs)]
     if min(epochs) < max(epochs):
         least = min(epochs)
         which = "the first epoch is" if least == 1 else f"the first {least} are"
@@ -305,10 +305,10 @@ def _shared(side: Side, loops: Sequence[Scope]) -> list[str]:
 
 def _limited(scope: Scope, epochs: int) -> Scope:
     """Restrict a loader to its first epochs."""
-    kept_epochs = np.unique(integer(scope.waits, "epoch"))[:epochs]
+    kept_epochs = np.unique(int_column(scope.waits, "epoch"))[:epochs]
 
     def rows(frame: pd.DataFrame) -> pd.DataFrame:
-        return frame[np.isin(integer(frame, "epoch"), kept_epochs)].reset_index(drop=True)
+        return frame[np.isin(int_column(frame, "epoch"), kept_epochs)].reset_index(drop=True)
 
     contents = scope.calls.contents.of_epochs(kept_epochs)
     calls = scope.calls.of_epochs(kept_epochs, contents)
@@ -429,10 +429,12 @@ def _paces(mine: Sequence[Scope], theirs: Sequence[Scope]) -> pd.DataFrame:
     frames = []
     for side, loops in (("a", mine), ("b", theirs)):
         for index, scope in enumerate(loops):
-            batches = scope.batches[~np.isnan(number(scope.batches, "wait_ns"))]
+            batches = scope.batches[~np.isnan(float_column(scope.batches, "wait_ns"))]
             batches = batches.sort_values("wait_start_ns", kind="stable")
-            batch_ns = number(batches, "wait_ns") + np.nan_to_num(number(batches, "step_ns"))
-            size = np.nan_to_num(number(batches, "size"))
+            batch_ns = float_column(batches, "wait_ns") + np.nan_to_num(
+                float_column(batches, "step_ns")
+            )
+            size = np.nan_to_num(float_column(batches, "size"))
             count = len(batches)
             if not count:
                 continue

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lotus.analysis.common.columns import integer, number, total
+from lotus.analysis.common.columns import float_column, int_column, total
 from lotus.analysis.common.scope import RunLike, Scope, table
 from lotus.format.run_directory import script_name
 
@@ -137,11 +137,11 @@ def _of_loader(scope: Scope) -> _Facts:
         for name in names:
             if scope.settings.get(name) is not None:
                 facts[kind, name.replace("_", " ")] = scope.settings[name]
-    epochs = np.unique(integer(scope.waits, "epoch"))
+    epochs = np.unique(int_column(scope.waits, "epoch"))
     if len(epochs) > 1:  # else it is not known
         facts[SETTINGS, "created anew"] = scope.times_created > 1
     facts[COMMAND, "ranks of this loader"] = max(len(scope.ranks), 1)
-    bytes_read = total(number(scope.batches, "read_bytes"))
+    bytes_read = total(float_column(scope.batches, "read_bytes"))
     facts[CIRCUMSTANCES, "read from storage"] = (
         _rounded(bytes_read) if bytes_read >= _LEAST_READ else 0
     )

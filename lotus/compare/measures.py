@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.waits import PHASES
-from lotus.analysis.common.columns import Floats, integer, number, ratios
+from lotus.analysis.common.columns import Floats, float_column, int_column, ratios
 from lotus.analysis.common.scope import RunLike, table
 from lotus.common.statistics import LEVEL
 from lotus.compare import uncertainty
@@ -313,16 +313,16 @@ def _elapsed(run: RunLike) -> float:
 def _most(run: Any, column: str) -> float:
     """Return the largest sum over processes in any two seconds; each is sampled once per second."""
     resources = table(run, "resources")
-    values = number(resources, column)
+    values = float_column(resources, column)
     if column == "pss":
         values = np.where(values > 0, values, np.nan)  # 0: it was not read then
     if not len(resources) or np.isnan(values).all():
         return float("nan")
     frame = pd.DataFrame(
         {
-            "slot": integer(resources, "time_ns") // 2_000_000_000,
-            "rank": integer(resources, "rank"),
-            "pid": integer(resources, "pid"),
+            "slot": int_column(resources, "time_ns") // 2_000_000_000,
+            "rank": int_column(resources, "rank"),
+            "pid": int_column(resources, "pid"),
             "value": values,
         }
     )

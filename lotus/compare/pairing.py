@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import integer
+from lotus.analysis.common.columns import int_column
 from lotus.analysis.common.scope import RunLike, Scope, table
 from lotus.analysis.counters.counter_metrics import counter_table, events_of
 from lotus.compare import measures
@@ -126,7 +126,7 @@ def counter_rows(runs: Sequence[RunLike], loops: Sequence[Scope]) -> list[pd.Dat
     frames = []
     for run, scope in zip(runs, loops, strict=True):
         counters = table(run, "counters")
-        frames.append(counters[integer(counters, "loader") == scope.loader])
+        frames.append(counters[int_column(counters, "loader") == scope.loader])
     return frames
 
 

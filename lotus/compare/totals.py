@@ -20,8 +20,8 @@ from lotus.analysis.common.columns import (
     Ints,
     batch_rows,
     flag,
-    integer,
-    number,
+    float_column,
+    int_column,
 )
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.counters.counter_metrics import COLLATE as COUNTED_COLLATE
@@ -148,7 +148,7 @@ def totals(
     loops: list[Floats] = []
     pieces = starts = 0
     loop = loop_times(scope.epochs, scope.waits)
-    ranks = sorted({*integer(scope.waits, "rank").tolist(), *integer(loop, "rank").tolist()})
+    ranks = sorted({*int_column(scope.waits, "rank").tolist(), *int_column(loop, "rank").tolist()})
     for series in (_Taken(scope, loop, wanted), _MadeBatches(scope, counters, wanted, ranks)):
         parts = [series.of(rank) for rank in ranks]
         # All ranks share block length and drawing, because they are correlated.
@@ -241,25 +241,25 @@ class _Taken:
 
     def __init__(self, scope: Scope, loop: pd.DataFrame, wanted: Wanted) -> None:
         self.loop, self.columns = loop, wanted.columns
-        waits = scope.waits[integer(scope.waits, "loader") >= 0]
+        waits = scope.waits[int_column(scope.waits, "loader") >= 0]
         self.waits = waits.sort_values("start_ns", kind="stable").reset_index(drop=True)
         self.batch = batch_rows(scope.batches, self.waits)
         self.phases = wait_phases(scope.batches, scope.workers)
-        size = number(scope.batches, "size")
+        size = float_column(scope.batches, "size")
         usual = float(np.nanmean(size)) if (~np.isnan(size)).any() else 0.0
         # As in `workers.rank_table`: a failed `next` returns nothing.
         mine = size[self.batch] if len(size) else np.zeros(len(self.batch))
         known = (self.batch >= 0) & ~flag(self.waits, "failed")
         self.size = np.where(known, np.where(np.isnan(mine), usual, mine), 0.0)
-        keys = pd.DataFrame({name: integer(self.waits, name) for name in ("rank", "epoch")})
+        keys = pd.DataFrame({name: int_column(self.waits, name) for name in ("rank", "epoch")})
         self.first = (~keys.duplicated()).to_numpy()
 
     def of(self, rank: int) -> _Part:
         columns, waits = self.columns, self.waits
-        epochs = self.loop[integer(self.loop, "rank") == rank]
-        mine = integer(waits, "rank") == rank
+        epochs = self.loop[int_column(self.loop, "rank") == rank]
+        mine = int_column(waits, "rank") == rank
         rows = _BinnedRows(np.flatnonzero(mine), self.first, len(columns))
-        wait, step = number(waits, "wait_ns"), np.nan_to_num(number(waits, "step_ns"))
+        wait, step = float_column(waits, "wait_ns"), np.nan_to_num(float_column(waits, "step_ns"))
         steady = np.where(self.first, 0.0, 1.0)
         rows.add(columns["wait_ns"], wait)
         rows.add(columns["step_ns"], step)
@@ -276,14 +276,14 @@ class _Taken:
         lone = np.zeros((max(len(epochs) - rows.edges, 0), len(columns)))
         table = np.concatenate((rows.table[: rows.edges], lone, rows.table[rows.edges :]))
         rows.table, rows.edges = table, rows.edges + len(lone)
-        order = np.argsort(number(epochs, "begin_ns"), kind="stable")
+        order = np.argsort(float_column(epochs, "begin_ns"), kind="stable")
         for name in _EPOCHS:
             if name == "epochs":
                 values = np.ones(len(epochs))
             elif name == "startups":
-                values = (~np.isnan(number(epochs, "startup_ns"))).astype(np.float64)
+                values = (~np.isnan(float_column(epochs, "startup_ns"))).astype(np.float64)
             else:
-                values = np.nan_to_num(number(epochs, name))
+                values = np.nan_to_num(float_column(epochs, name))
             if len(epochs):
                 bins = np.arange(len(epochs)) * rows.edges // len(epochs)
                 np.add.at(rows.table[:, columns[name]], bins, values[order])
@@ -298,10 +298,10 @@ class _MadeBatches:
     ) -> None:
         self.wanted = wanted
         batches = scope.batches
-        has_fetch = ~np.isnan(number(batches, "fetch_ns"))
-        batches = batches[has_fetch & (np.nan_to_num(number(batches, "size")) > 0)]
+        has_fetch = ~np.isnan(float_column(batches, "fetch_ns"))
+        batches = batches[has_fetch & (np.nan_to_num(float_column(batches, "size")) > 0)]
         batches = batches.sort_values(["rank", "epoch", "batch"]).reset_index(drop=True)
-        self.batches, self.size = batches, number(batches, "size")
+        self.batches, self.size = batches, float_column(batches, "size")
         self.first = first_of_process(batches, scope.workers)
         self.sampled = scope.fetched.in_batches(batches, "samples") > 0
         self.own = scope.fetched.in_batches(batches, "own_ns")
@@ -309,7 +309,7 @@ class _MadeBatches:
         self._find_counts(counters)
 
     def _rows(self, rank: int) -> _BinnedRows:
-        mine = np.flatnonzero(integer(self.batches, "rank") == rank)
+        mine = np.flatnonzero(int_column(self.batches, "rank") == rank)
         return _BinnedRows(mine, self.first, len(self.wanted.columns))
 
     def _add_up_operations(self, scope: Scope, ranks: Sequence[int]) -> None:
@@ -333,7 +333,7 @@ class _MadeBatches:
             seen = row >= 0
             inside, row = (inside, row) if seen.all() else (inside[seen], row[seen])
             recorded[row] = True
-            missing[row[np.isnan(number(inside, "cpu_ns"))]] = True
+            missing[row[np.isnan(float_column(inside, "cpu_ns"))]] = True
             self._add_operations(inside, bin_of[row])
         self.with_ops = np.where(recorded, self.size, 0.0)
         self.with_cpu = np.where(missing, 0.0, self.with_ops)
@@ -347,7 +347,11 @@ class _MadeBatches:
         first, last = int(bins[known].min()), int(bins[known].max()) + 1
         key = (bins[known] - first) * width + code[known]
         for index, values in enumerate(
-            (number(ops, "duration_ns"), np.nan_to_num(number(ops, "cpu_ns")), np.ones(len(ops)))
+            (
+                float_column(ops, "duration_ns"),
+                np.nan_to_num(float_column(ops, "cpu_ns")),
+                np.ones(len(ops)),
+            )
         ):
             sums = np.bincount(key, values[known], (last - first) * width)
             self.operations[first:last, index::3] += sums.reshape(last - first, width)
@@ -437,7 +441,7 @@ class _MadeBatches:
         rows = self._rows(rank)
         rows.add(columns["made"], self.size)
         for name, column in MADE.items():
-            values = number(batches, column)
+            values = float_column(batches, column)
             rows.add(columns[name], values)
             rows.add(columns[f"{name}:made"], np.where(np.isnan(values), 0.0, self.size))
         rows.add(columns["own"], self.own)
@@ -463,7 +467,7 @@ class _MadeBatches:
 
 
 def _in_batches(ops: pd.DataFrame) -> pd.DataFrame:
-    inside = integer(ops, "batch") >= 0
+    inside = int_column(ops, "batch") >= 0
     return ops if inside.all() else ops[inside]  # without a copy of ten million rows
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lotus.analysis.common.columns import number
+from lotus.analysis.common.columns import float_column
 from lotus.analysis.counters.function_profile import functions_by_operation, per_call
 from lotus.common.errors import LotusError
 from lotus.common.formatting import amount, operation_name, plain, share, shorten
@@ -34,7 +34,9 @@ def top_down(run: Any, ax: "Axes | None" = None, most: int = 12) -> "Axes":
     place = np.arange(len(shown))
     above, below, handles = np.zeros(len(shown)), np.zeros(len(shown)), []
     for name in names:
-        values = 100 * number(shown, name)  # bad speculation is a difference, and may be below 0
+        values = 100 * float_column(
+            shown, name
+        )  # bad speculation is a difference, and may be below 0
         start = np.where(values < 0, below, above)
         handles.append(ax.barh(place, values, 0.7, start, color=TOP_DOWN[name][1]))
         above, below = above + np.maximum(values, 0), below + np.minimum(values, 0)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import number
+from lotus.analysis.common.columns import float_column
 from lotus.analysis.samples import distributions
 from lotus.common.formatting import operation_name, share
 from lotus.plot import canvas, figure_source
@@ -79,7 +79,7 @@ def operations(
     title = "How long each operation takes"
     if not len(rows):
         return canvas.say(ax, title, "No operation of this loader was recorded.")
-    ms = {name: number(rows, f"{name}_ns") / 1e6 for name in (
+    ms = {name: float_column(rows, f"{name}_ns") / 1e6 for name in (
         "p5", "p25", "p50", "p75", "p95", "p99", "max")}  # fmt: skip
     place = np.arange(len(rows))
     handles = [
@@ -126,8 +126,8 @@ def workers(
         text = "main" if row["worker"] < 0 else f"worker {row['worker']}"
         names.append(f"rank {row['rank']} {text}" if several else text)
     parts = {
-        "fetching": (number(rows, "fetch_ns") / 1e9, BLUE),
-        "idle in the loop": (number(rows, "idle_ns") / 1e9, IDLE_GREY),
+        "fetching": (float_column(rows, "fetch_ns") / 1e9, BLUE),
+        "idle in the loop": (float_column(rows, "idle_ns") / 1e9, IDLE_GREY),
     }
     legend = _stacked(ax, names, parts)
     canvas.dress(ax, title, "seconds", legend_rows=legend)
@@ -146,7 +146,7 @@ def ranks(run: Any, ax: "Axes | None" = None, loader: int | None = None, most: i
     ax = canvas.axes(ax, canvas.bars_height(len(rows)))
     if not len(rows):
         return canvas.say(ax, title, "No rank took a batch of this loader.")
-    waits, steps = 100 * number(rows, "wait_share"), 100 * number(rows, "step_share")
+    waits, steps = 100 * float_column(rows, "wait_share"), 100 * float_column(rows, "step_share")
     parts = {
         "blocked": (waits, WAIT),
         "step": (steps, STEP),

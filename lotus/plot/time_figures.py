@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import number
+from lotus.analysis.common.columns import float_column
 from lotus.analysis.common.remade_loaders import merged
 from lotus.analysis.common.scope import table
 from lotus.analysis.timelines import lanes as lane_kinds
@@ -40,7 +40,7 @@ def batches(
     if not len(table):
         return canvas.say(ax, title, "No batch was taken from this loader.")
     handles, names, missing = [], [], []
-    several, per_point = table["rank"].nunique() > 1, float(number(table, "batches").max())
+    several, per_point = table["rank"].nunique() > 1, float(float_column(table, "batches").max())
     for measure, colour in _MEASURES.items():
         if measure == "delay" and not delay:
             continue
@@ -48,14 +48,14 @@ def batches(
             missing.append(measure)
             continue
         for place, (rank, mine) in enumerate(table.groupby("rank")):
-            x = number(mine, "time_ns") / 1e9
+            x = float_column(mine, "time_ns") / 1e9
             style: dict[str, Any] = {"color": colour, "linestyle": _STYLES[place % len(_STYLES)]}
             mark = "." if len(mine) <= _MARKED else ""
             (line,) = ax.plot(
-                x, number(mine, f"{measure}_ns") / 1e6, linewidth=1.1, marker=mark, **style
+                x, float_column(mine, f"{measure}_ns") / 1e6, linewidth=1.1, marker=mark, **style
             )
             if per_point > 1:
-                ax.plot(x, number(mine, f"{measure}_max_ns") / 1e6, linewidth=0.4, **style)
+                ax.plot(x, float_column(mine, f"{measure}_max_ns") / 1e6, linewidth=0.4, **style)
             handles.append(line)
             names.append(f"{measure}, rank {rank}" if several else measure)
     _from_zero(ax)
@@ -80,7 +80,7 @@ def throughput(run: Any, ax: "Axes | None" = None, loader: int | None = None) ->
         return canvas.say(ax, title, "How many samples a batch had was not recorded.")
     handles, names = [], []
     for rank, mine in table.groupby("rank"):
-        edges = np.append(number(mine, "start_ns"), mine["end_ns"].iloc[-1]) / 1e9
+        edges = np.append(float_column(mine, "start_ns"), mine["end_ns"].iloc[-1]) / 1e9
         colour = COLOURS[int(str(rank)) % len(COLOURS)]
         handles.append(
             ax.stairs(mine["samples_per_s"], edges, baseline=None, color=colour, linewidth=1.4)
@@ -153,8 +153,8 @@ def memory(run: Any, ax: "Axes | None" = None, loader: int | None = None) -> "Ax
         name = "main" if worker < 0 else f"worker {worker}"
         name = f"rank {rank} {name}" if several else name
         (line,) = ax.plot(
-            number(mine, "time_ns") / 1e9, number(mine, "pss_bytes") / 2**20, marker=".",
-            linewidth=1.2, color=COLOURS[(worker + 1) % len(COLOURS)],
+            float_column(mine, "time_ns") / 1e9, float_column(mine, "pss_bytes") / 2**20,
+            marker=".", linewidth=1.2, color=COLOURS[(worker + 1) % len(COLOURS)],
         )  # fmt: skip
         handles.setdefault(name, line)
     _from_zero(ax)

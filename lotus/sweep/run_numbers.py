@@ -11,8 +11,8 @@ from lotus.analysis.batches.components import core_taken, off_cpu
 from lotus.analysis.common.columns import (
     Floats,
     flag,
-    integer,
-    number,
+    float_column,
+    int_column,
     plain_value,
     process_keys,
     ratio,
@@ -102,7 +102,7 @@ def missing(run: RunLike, target: Mapping[str, Any] | None) -> str:
 
 
 def _loader_rows(run: RunLike, loader: int) -> pd.DataFrame:
-    rows: pd.DataFrame = run.loaders[integer(run.loaders, "loader") == loader]
+    rows: pd.DataFrame = run.loaders[int_column(run.loaders, "loader") == loader]
     return rows
 
 
@@ -147,10 +147,12 @@ def reduce(run: Any, loader: int, elapsed_s: float = np.nan, cpu_s: float = np.n
 def _measures(run: Any, summary: LoaderSummary, elapsed_s: float, cpu_s: float) -> dict[str, float]:
     scope, times = summary.scope, summary.times
     batches = scope.batches
-    fetch = np.nan_to_num(number(batches, "fetch_ns"))
-    cpu = number(batches, "cpu_ns")
+    fetch = np.nan_to_num(float_column(batches, "fetch_ns"))
+    cpu = float_column(batches, "cpu_ns")
     fetched, used = total(fetch), total(cpu) if (~np.isnan(cpu)).any() else np.nan
-    samples_made = total(number(batches, "size")[~np.isnan(number(batches, "fetch_ns"))])
+    samples_made = total(
+        float_column(batches, "size")[~np.isnan(float_column(batches, "fetch_ns"))]
+    )
     cores = scope.cores * max(len(scope.ranks), 1)
     off, core_taken_ns = (total(part(batches, fetch)) for part in (off_cpu, core_taken))
     # If only some batches were recorded, their mean represents all.
@@ -177,12 +179,12 @@ def _measures(run: Any, summary: LoaderSummary, elapsed_s: float, cpu_s: float) 
         "queue_share": _share(core_taken_ns, fetched, used),
         "off_share": _share(off, fetched, used),
         "storage_share": _share(min(off, _storage_ns(batches)), fetched, used),
-        "read_bytes": _sum(number(batches, "read_bytes")),
-        "minor_faults": _sum(number(batches, "minor_faults")),
-        "major_faults": _sum(number(batches, "major_faults")),
-        "voluntary_switches": _sum(number(batches, "voluntary_switches")),
-        "involuntary_switches": _sum(number(batches, "involuntary_switches")),
-        "send_s": total(number(batches, "send_ns")) / 1e9,
+        "read_bytes": _sum(float_column(batches, "read_bytes")),
+        "minor_faults": _sum(float_column(batches, "minor_faults")),
+        "major_faults": _sum(float_column(batches, "major_faults")),
+        "voluntary_switches": _sum(float_column(batches, "voluntary_switches")),
+        "involuntary_switches": _sum(float_column(batches, "involuntary_switches")),
+        "send_s": total(float_column(batches, "send_ns")) / 1e9,
         "memory_bytes": peak_memory(table(run, "resources")),
         **_owed(summary),
     }
@@ -208,7 +210,9 @@ def _sum(values: Floats) -> float:
 
 def _storage_ns(batches: pd.DataFrame) -> float:
     """Return an upper bound of the time of the batches' reads from local storage."""
-    return total(storage_ns(number(batches, "read_bytes"), number(batches, "major_faults")))
+    return total(
+        storage_ns(float_column(batches, "read_bytes"), float_column(batches, "major_faults"))
+    )
 
 
 def peak_memory(resources: pd.DataFrame) -> float:
@@ -217,12 +221,12 @@ def peak_memory(resources: pd.DataFrame) -> float:
     RSS is used where PSS is missing; it counts shared memory once per process. NaN if nothing was
     recorded.
     """
-    pss, rss = number(resources, "pss"), number(resources, "rss")
+    pss, rss = float_column(resources, "pss"), float_column(resources, "rss")
     used = np.where(np.nan_to_num(pss) > 0, pss, rss)
     known = ~np.isnan(used) & (used > 0)
     if not known.any():
         return float("nan")
-    time = number(resources, "time_ns")[known]
+    time = float_column(resources, "time_ns")[known]
     frame = pd.DataFrame(
         {
             "second": ((time - time.min()) // 1e9).astype(np.int64),
@@ -239,7 +243,7 @@ def peak_memory(resources: pd.DataFrame) -> float:
 
 def _counted(run: Any, loader: int) -> pd.DataFrame:
     counters = table(run, "counters")
-    mine: pd.DataFrame = counters[integer(counters, "loader") == loader]
+    mine: pd.DataFrame = counters[int_column(counters, "loader") == loader]
     return mine.reset_index(drop=True)
 
 
@@ -261,7 +265,7 @@ def _hardware(run: Any, counted: pd.DataFrame, summary: LoaderSummary) -> dict[s
     metrics = formulas.clip_shares(formulas.metrics(sums, _cpu_of(run), known_table))
     row = {**sums.iloc[0].to_dict(), **metrics.iloc[0].to_dict()}
     known = {name: float(row[name]) for name in ("ipc", *SHARES) if name in row}
-    samples_made = total(number(summary.scope.batches, "size")) * ratio(len(good), len(fetch))
+    samples_made = total(float_column(summary.scope.batches, "size")) * ratio(len(good), len(fetch))
     loads = [float(row[name]) for name in DRAM if name in row]
     if loads:
         known["dram_loads_per_sample"] = ratio(sum(loads), samples_made)
@@ -310,9 +314,9 @@ def _other(summary: LoaderSummary, exact: pd.DataFrame) -> list[dict[str, Any]]:
     batches, cells = scope.batches, _in_fetches(scope)
     # NaN where that of the operations was not measured.
     measured = (cells["known_cpu_ns"] == cells["count"]).all()
-    used = _sum(number(batches, "cpu_ns")) - (cells["cpu_ns"].sum() if measured else np.nan)
-    rest_ns = total(number(batches, "fetch_ns")) - total(number(cells, "duration_ns"))
-    collate = total(number(batches, "collate_ns"))
+    used = _sum(float_column(batches, "cpu_ns")) - (cells["cpu_ns"].sum() if measured else np.nan)
+    rest_ns = total(float_column(batches, "fetch_ns")) - total(float_column(cells, "duration_ns"))
+    collate = total(float_column(batches, "collate_ns"))
     rows: list[dict[str, Any]] = []
 
     def add(kind: str, name: str, used_ns: float, took_ns: float) -> None:
@@ -325,9 +329,9 @@ def _other(summary: LoaderSummary, exact: pd.DataFrame) -> list[dict[str, Any]]:
         apart = float(row["task_clock"]) * float(row["intervals"]) / float(row["counted"])
         add("collate", COLLATE, apart, collate)
         add("fetch", REST, used - apart, rest_ns - collate)
-    elif (number(batches, "fetch_ns") > 0).any():
+    elif (float_column(batches, "fetch_ns") > 0).any():
         add("fetch", UNSPLIT, used, rest_ns)
-    sending = total(number(batches, "send_ns"))
+    sending = total(float_column(batches, "send_ns"))
     if scope.num_workers and sending:
         add("send", SEND, np.nan, sending)
     return rows

@@ -6,7 +6,7 @@ import pandas as pd
 
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.loop_shares import Sampled
-from lotus.analysis.common.columns import Ints, integer
+from lotus.analysis.common.columns import Ints, int_column
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def settings_of(seen: Sampled, loop: int, only: bool) -> LoaderSettings:
 
 
 def _known(mine: pd.DataFrame, name: str) -> Ints:
-    values = integer(mine, name)
+    values = int_column(mine, name)
     return values[values >= 0]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.attached.evidence import AttachEvidence
-from lotus.analysis.common.columns import number, ratio
+from lotus.analysis.common.columns import float_column, ratio
 
 _MOST_ROWS = 24
 _SHARES = ("computing_share", "ready_share", "blocked_share")
@@ -92,10 +92,10 @@ def _one_row(table: pd.DataFrame) -> pd.DataFrame:
     row = {name: table[name].iloc[0] for name in table.columns}
     row |= {"worker": table["worker"].min(), "ended": int((table["ended"] == 1).all())}
     for name in ("cores_used", "read_bytes"):
-        values = number(table, name)
+        values = float_column(table, name)
         known = values[np.isfinite(values)]
         row[name] = float(known.sum()) if known.size else math.nan
     for name in _SHARES:
-        values = number(table, name)
+        values = float_column(table, name)
         row[name] = float(np.nanmedian(values)) if np.isfinite(values).any() else math.nan
     return pd.DataFrame([row | {"count": len(table)}])

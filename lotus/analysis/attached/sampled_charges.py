@@ -18,7 +18,7 @@ from lotus.analysis.attached.turn_evidence import (
 )
 from lotus.analysis.attached.wait_interval import wait_spread
 from lotus.analysis.attached.worker_pace import slow_worker
-from lotus.analysis.common.columns import number, ratio
+from lotus.analysis.common.columns import float_column, ratio
 from lotus.analysis.data.data_shares import DataShares
 from lotus.analysis.machine.core_use import LEAST_DELAY, CoreUse, Threads
 from lotus.analysis.machine.machine_readings import core_time, least_memory_share
@@ -308,7 +308,7 @@ class _Ledger:
 
     def _cold(self) -> list[Charge]:
         processes = self._seen.evidence.processes
-        read = number(processes, "read_bytes")
+        read = float_column(processes, "read_bytes")
         read_bytes = float(read[read >= 0].sum())
         cold: dict[Component, float] = {}
         for component, ns in self._making.items():
@@ -389,10 +389,10 @@ def _core_use(seen: Sampled, shares: LoopShares) -> CoreUse:
     making = looks[looks["pid"].isin(makers) & looks["phase"].isin(phases.MAKING)]
     stepping = looks[looks["pid"].isin(evidence.mains) & (looks["phase"] == phases.STEP)]
     cores_ns = evidence.elapsed_ns * evidence.facts["cores"]
-    cpu = number(evidence.processes, "cpu_ns")
-    children = number(evidence.processes, "children_ns")
+    cpu = float_column(evidence.processes, "cpu_ns")
+    children = float_column(evidence.processes, "children_ns")
     started = float(children[(children >= 0) & evidence.processes["pid"].isin(makers)].sum())
-    kept = number(evidence.processes, "kept_ns")
+    kept = float_column(evidence.processes, "kept_ns")
     kept_ns = float(kept[kept >= 0].sum())
     own = ratio(float(cpu[cpu >= 0].sum()) + started + kept_ns, cores_ns)
     used, stolen = math.nan, 0.0
@@ -417,14 +417,14 @@ def _core_use(seen: Sampled, shares: LoopShares) -> CoreUse:
 
 def _grown(seen: Sampled, name: str) -> float:
     """Return by how much a reading of the machine grew; 0.0 if it did not or is unknown."""
-    values = number(seen.evidence.machine, name)
+    values = float_column(seen.evidence.machine, name)
     values = values[values >= 0]
     return float(values[-1] - values[0]) if values.size > 1 else 0.0
 
 
 def _growth(seen: Sampled, shares: LoopShares) -> MemoryGrowth:
     memory = seen.evidence.memory
-    workers = memory[number(memory, "worker") >= 0].rename(columns={"time_ns": "time"})
+    workers = memory[float_column(memory, "worker") >= 0].rename(columns={"time_ns": "time"})
     # As it starts, a worker copies pages of the modules that it uses, and the collection of garbage
     # copies others: none of that is the data set's.
     began = workers["pid"].map(seen.looks.groupby("pid")["time_ns"].min())
@@ -452,7 +452,7 @@ def _circumstances(
     step = shares.of(phases.STEP)
     made = shares.made_ns * (1.0 - min(use.fetch.delay_share, 0.9) if use.rivals else 1.0)
     processes = seen.evidence.processes
-    descriptors = number(processes, "descriptors")
+    descriptors = float_column(processes, "descriptors")
     return Circumstances(
         workers=shares.workers,
         cores=seen.evidence.facts["cores"],

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.usual_durations import usual_durations
-from lotus.analysis.common.columns import distribution, flag, integer, number, ratio
+from lotus.analysis.common.columns import distribution, flag, float_column, int_column, ratio
 from lotus.analysis.common.scope import Scope
 from lotus.inside.trace.log.log_format import STOPPED
 
@@ -35,7 +35,7 @@ def batch_table(scope: Scope, threshold_ns: float) -> pd.DataFrame:
     rows = []
     for name, column in MEASURES:
         source = scope.waits if name in _OF_LOOP else scope.batches
-        values = number(source, column)
+        values = float_column(source, column)
         measured = values[~np.isnan(values)]
         if not measured.size:
             continue
@@ -54,7 +54,7 @@ def batch_table(scope: Scope, threshold_ns: float) -> pd.DataFrame:
 def order(scope: Scope) -> dict[str, float]:
     """Return the shares of batches that came early, late, in turn, and out of order in all."""
     batches = scope.batches
-    arrived = number(batches, "arrival_ns")
+    arrived = float_column(batches, "arrival_ns")
     # 0: there is no queue between the main process and itself.
     counted = ~np.isnan(arrived) & (arrived > 0)
     count = int(counted.sum())
@@ -75,10 +75,10 @@ def coverage(scope: Scope) -> dict[str, float]:
     lie from the exact one, as a share of it.
     """
     batches = scope.batches
-    taken = ~np.isnan(number(batches, "wait_ns"))
+    taken = ~np.isnan(float_column(batches, "wait_ns"))
     # The fetch by which a worker learns that its iterable data set has ended makes no batch.
-    ended = (integer(batches, "flags", 0) & STOPPED != 0) & ~taken
-    made = ~np.isnan(number(batches, "fetch_ns")) & ~ended
+    ended = (int_column(batches, "flags", 0) & STOPPED != 0) & ~taken
+    made = ~np.isnan(float_column(batches, "fetch_ns")) & ~ended
     return {
         "batches_taken": len(scope.waits),
         "batches_made": int(made.sum()),

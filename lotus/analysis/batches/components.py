@@ -16,9 +16,9 @@ from lotus.analysis.common.columns import (
     Floats,
     blocks,
     busy_within,
-    integer,
+    float_column,
+    int_column,
     median,
-    number,
     process_keys,
     process_rows,
 )
@@ -71,19 +71,21 @@ def components(
     batches: pd.DataFrame, fetched: LoaderSamples, calls: LoaderOperations
 ) -> Components:
     """Split the fetch of each batch. At a level without operations or samples those are 0."""
-    fetch = np.nan_to_num(number(batches, "fetch_ns"))
+    fetch = np.nan_to_num(float_column(batches, "fetch_ns"))
     operations = calls.in_batches(batches, beside=4)
     names = operations.names
     width = len(names)
     parts = operations.took  # a matrix as large as the table of batches: there is no second one
     parts[:, width] = fetched.in_batches(batches, "own_ns")
-    parts[:, width + 1] = np.nan_to_num(number(batches, "collate_ns"))
+    parts[:, width + 1] = np.nan_to_num(float_column(batches, "collate_ns"))
     np.maximum(parts, 0.0, out=parts)
     # Operations on several threads at once can add up to more than the fetch.
     made = parts.sum(axis=1)
     parts *= np.where(made > fetch, fetch / np.where(made > 0, made, 1.0), 1.0)[:, None]
     parts[:, width + 2] = np.maximum(fetch - parts.sum(axis=1), 0.0)
-    parts[:, width + 3] = np.where(fetch > 0, np.nan_to_num(number(batches, "snapshot_ns")), 0.0)
+    parts[:, width + 3] = np.where(
+        fetch > 0, np.nan_to_num(float_column(batches, "snapshot_ns")), 0.0
+    )
     return Components(
         names=[*names, OWN, COLLATE, REST, SNAPSHOT],
         kinds=["operation"] * width + ["dataset", "collate", "fetch", "snapshot"],
@@ -98,10 +100,10 @@ def first_of_process(batches: pd.DataFrame, workers: pd.DataFrame) -> Bools:
     process = process_rows(workers, batches)
     frame = pd.DataFrame(
         {
-            "rank": integer(batches, "rank"),
-            "pid": np.where(process >= 0, -1 - process, integer(batches, "pid")),
-            "loader": integer(batches, "loader"),
-            "start": number(batches, "fetch_start_ns"),
+            "rank": int_column(batches, "rank"),
+            "pid": np.where(process >= 0, -1 - process, int_column(batches, "pid")),
+            "loader": int_column(batches, "loader"),
+            "start": float_column(batches, "fetch_start_ns"),
         }
     )
     earliest = frame.groupby(["rank", "pid", "loader"])["start"].transform("min")
@@ -112,8 +114,8 @@ def usual_of_worker(batches: pd.DataFrame, took: Floats, first: Bools) -> Floats
     """Return what is typical of each batch's worker without first batches (n,); NaN: none."""
     frame = pd.DataFrame(
         {
-            "rank": integer(batches, "rank"),
-            "worker": integer(batches, "worker"),
+            "rank": int_column(batches, "rank"),
+            "worker": int_column(batches, "worker"),
             "took": np.where(first | ~(took > 0), np.nan, took),
         }
     )
@@ -138,12 +140,12 @@ def slow_workers(batches: pd.DataFrame, fetch: Floats, first: Bools) -> pd.DataF
     Columns rank worker own_ns others_ns times slow; `slow` for at most half of a rank's workers,
     with at least two batches each after their first.
     """
-    size = number(batches, "size")
+    size = float_column(batches, "size")
     per_sample = (fetch - without_core(batches, fetch)) / np.where(size > 0, size, np.nan)
     frame = pd.DataFrame(
         {
-            "rank": integer(batches, "rank"),
-            "worker": integer(batches, "worker"),
+            "rank": int_column(batches, "rank"),
+            "worker": int_column(batches, "worker"),
             "own": np.where(first | (fetch <= 0), np.nan, per_sample),
         }
     )
@@ -161,8 +163,8 @@ def slow_workers(batches: pd.DataFrame, fetch: Floats, first: Bools) -> pd.DataF
     times = own / np.where(others > 0, others, np.nan)
     slow = times >= WORKER_TIMES
     for row in np.flatnonzero(slow):
-        of_rank = integer(frame, "rank") == rank[row]
-        mine = integer(frame, "worker") == int(table["worker"].iloc[row])
+        of_rank = int_column(frame, "rank") == rank[row]
+        mine = int_column(frame, "worker") == int(table["worker"].iloc[row])
         took = frame["own"].to_numpy(np.float64)
         slow[row] = mostly_above(took[of_rank & mine], took[of_rank & ~mine])
     for name in np.unique(rank):
@@ -199,15 +201,15 @@ def interpreter_held(batches: pd.DataFrame, fetch: Floats) -> Floats:
     Pickling Python objects holds the interpreter: the part of a fetch that overlaps its own
     process's pickling, as far as the fetch had no CPU time meanwhile.
     """
-    start = number(batches, "fetch_start_ns")
+    start = float_column(batches, "fetch_start_ns")
     group = process_keys(batches)
     overlap = busy_within(
         group,
         start,
         start + fetch,
         group,
-        number(batches, "send_start_ns"),
-        number(batches, "pickle_ns"),
+        float_column(batches, "send_start_ns"),
+        float_column(batches, "pickle_ns"),
     )
     return np.minimum(overlap, off_cpu(batches, fetch))
 
@@ -224,7 +226,7 @@ def off_cpu(batches: pd.DataFrame, fetch: Floats) -> Floats:
 
 def without_core(batches: pd.DataFrame, fetch: Floats) -> Floats:
     """Return how long each fetch was ready without a core (n,), ns; 0 if not measured."""
-    return np.minimum(np.nan_to_num(number(batches, "run_delay_ns")), fetch)
+    return np.minimum(np.nan_to_num(float_column(batches, "run_delay_ns")), fetch)
 
 
 def held_up(batches: pd.DataFrame, fetch: Floats) -> Floats:
@@ -232,7 +234,7 @@ def held_up(batches: pd.DataFrame, fetch: Floats) -> Floats:
 
     Helper threads lack a core for about as long as their own thread, which waits for them or spins.
     """
-    own, everything = (number(batches, name) for name in ("cpu_ns", "process_cpu_ns"))
+    own, everything = (float_column(batches, name) for name in ("cpu_ns", "process_cpu_ns"))
     helped = (everything > own) & (everything - own >= LEAST_HELPERS * everything)
     return np.minimum(without_core(batches, fetch) * np.where(helped, 2.0, 1.0), fetch)
 
@@ -259,9 +261,9 @@ def _in_blocks(
 
 def _core_taken(batches: pd.DataFrame, fetch: Floats) -> Floats:
     off = _all_off_cpu(batches, fetch)
-    measured = number(batches, "run_delay_ns")
-    gave = number(batches, "voluntary_switches")
-    lost = np.nan_to_num(number(batches, "involuntary_switches"))
+    measured = float_column(batches, "run_delay_ns")
+    gave = float_column(batches, "voluntary_switches")
+    lost = np.nan_to_num(float_column(batches, "involuntary_switches"))
     part = lost / np.where(gave + lost > 0, gave + lost, 1.0)
     taken = np.minimum(off * part, lost * CORE_TAKEN_NS)
     estimated = np.where(gave == 0, off, np.where(np.isnan(gave), 0.0, taken))
@@ -269,7 +271,7 @@ def _core_taken(batches: pd.DataFrame, fetch: Floats) -> Floats:
 
 
 def _all_off_cpu(batches: pd.DataFrame, fetch: Floats) -> Floats:
-    cpu = number(batches, "cpu_ns")
+    cpu = float_column(batches, "cpu_ns")
     return np.where(np.isnan(cpu), 0.0, np.maximum(fetch - cpu, 0.0))
 
 
@@ -303,7 +305,9 @@ def storage_parts(
     alike. `first`: which batches are the first of their process.
     """
     waited = np.maximum(off_cpu(batches, split.fetch) - held, 0.0)
-    possible = storage_ns(number(batches, "read_bytes"), number(batches, "major_faults"))
+    possible = storage_ns(
+        float_column(batches, "read_bytes"), float_column(batches, "major_faults")
+    )
     later = ~first & (split.fetch > 0)
     own = np.maximum(waited - _otherwise(waited, possible, later), 0.0)
     left = np.minimum(own, possible * _files_share(possible, first, later))

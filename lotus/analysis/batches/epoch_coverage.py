@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lotus.analysis.common.columns import flag, integer, number
+from lotus.analysis.common.columns import flag, float_column, int_column
 from lotus.analysis.common.scope import Scope
 
 
@@ -31,13 +31,13 @@ class Passes:
 def passes_of(scope: Scope) -> Passes:
     """Count the iterations of a loader."""
     table = scope.epochs
-    epoch, taken = integer(table, "epoch"), np.nan_to_num(number(table, "batches"))
+    epoch, taken = int_column(table, "epoch"), np.nan_to_num(float_column(table, "batches"))
     sanity, ended = flag(table, "sanity"), flag(table, "exhausted")
     stated = scope.settings.get("length")
     length = float(stated) if isinstance(stated, int) and stated > 0 else np.inf
     whole, beyond = ended | (taken >= length), taken > length
-    left = ~ended & ~np.isnan(number(table, "end_ns"))
-    ahead = np.minimum(np.nan_to_num(number(table, "ahead")), taken)
+    left = ~ended & ~np.isnan(float_column(table, "end_ns"))
+    ahead = np.minimum(np.nan_to_num(float_column(table, "ahead")), taken)
     counted = np.unique(epoch[~sanity])
     return Passes(
         iterations=len(counted),

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Ints, flag, integer, number
+from lotus.analysis.common.columns import Ints, flag, float_column, int_column
 
 _OUTSIDE, _NEXT, _STEP = range(3)
 
@@ -24,13 +24,15 @@ def loop_phases(waits: pd.DataFrame, epochs: pd.DataFrame, pids: Ints) -> LoopPh
     loop and the workers, counts. A loop within the step of another one divides that step: no time
     counts twice. What has no known end is left out.
     """
-    waits, epochs = (each[np.isin(integer(each, "pid"), pids)] for each in (waits, epochs))
-    start, ended = number(waits, "start_ns"), number(epochs, "end_ns")
-    last_next = np.where(flag(epochs, "exhausted"), ended - number(epochs, "shutdown_ns"), np.nan)
-    of_waits, of_epochs = integer(waits, "pid"), integer(epochs, "pid")
+    waits, epochs = (each[np.isin(int_column(each, "pid"), pids)] for each in (waits, epochs))
+    start, ended = float_column(waits, "start_ns"), float_column(epochs, "end_ns")
+    last_next = np.where(
+        flag(epochs, "exhausted"), ended - float_column(epochs, "shutdown_ns"), np.nan
+    )
+    of_waits, of_epochs = int_column(waits, "pid"), int_column(epochs, "pid")
     # In this order where they come at the same time.
     changes = (
-        (of_waits, start + number(waits, "wait_ns"), np.full(len(waits), _STEP)),
+        (of_waits, start + float_column(waits, "wait_ns"), np.full(len(waits), _STEP)),
         (of_epochs, last_next, np.full(len(epochs), _NEXT)),
         (of_epochs, ended, _after(epochs)),
         (of_waits, start, np.full(len(waits), _NEXT)),
@@ -45,8 +47,8 @@ def loop_phases(waits: pd.DataFrame, epochs: pd.DataFrame, pids: Ints) -> LoopPh
 
 def _after(epochs: pd.DataFrame) -> Ints:
     """Return the phase that each loop leaves behind: a step, if it began within another loop."""
-    pid = integer(epochs, "pid")
-    start, end = number(epochs, "start_ns"), number(epochs, "end_ns")
+    pid = int_column(epochs, "pid")
+    start, end = float_column(epochs, "start_ns"), float_column(epochs, "end_ns")
     after = np.full(len(epochs), _OUTSIDE)
     for each in np.unique(pid):
         mine = pid == each

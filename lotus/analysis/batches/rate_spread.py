@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import integer, number
+from lotus.analysis.common.columns import float_column, int_column
 from lotus.analysis.common.scope import Scope
 from lotus.common import bootstrap
 
@@ -20,11 +20,11 @@ def rate_spread(scope: Scope, table: str, name: str) -> tuple[float, float]:
     where there are too few batches to tell. Ranks that differ do not make it wider.
     """
     frame = getattr(scope, table)
-    times = number(frame, name)
+    times = float_column(frame, name)
     known = np.flatnonzero(np.isfinite(times) & (times > 0))[:_MOST_BATCHES]
     if len(known) < _LEAST_BATCHES:
         return 1.0, 1.0
-    of_ranks = pd.Series(times[known]).groupby(integer(frame, "rank")[known])
+    of_ranks = pd.Series(times[known]).groupby(int_column(frame, "rank")[known])
     times = times[known] / of_ranks.transform("mean").to_numpy()
     generator = np.random.default_rng(_SEED)
     deviations = bootstrap.mean_deviations(times, bootstrap.REPLICATES, generator)

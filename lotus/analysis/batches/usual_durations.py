@@ -13,8 +13,8 @@ from lotus.analysis.common.columns import (
     Floats,
     Ints,
     flag,
-    integer,
-    number,
+    float_column,
+    int_column,
     starts_of_runs,
     stored,
 )
@@ -49,7 +49,7 @@ class UsualDurations:
 
 def sample_durations(samples: pd.DataFrame) -> Floats:
     """Return the nanoseconds of each sample; NaN of those that were fetched many at once."""
-    return np.where(flag(samples, "many"), np.nan, number(samples, "duration_ns"))
+    return np.where(flag(samples, "many"), np.nan, float_column(samples, "duration_ns"))
 
 
 def usual_durations(scope: Scope) -> UsualDurations:
@@ -93,7 +93,7 @@ def is_usable(row: Ints, duration: Floats, first: Bools) -> Bools:
 
 
 def _pairs(frame: pd.DataFrame) -> Ints:
-    return integer(frame, "rank") * _PIDS + integer(frame, "worker")
+    return int_column(frame, "rank") * _PIDS + int_column(frame, "worker")
 
 
 def _by_worker(samples: pd.DataFrame) -> list[tuple[int, Ints | slice]]:
@@ -118,7 +118,7 @@ def _spread(samples: pd.DataFrame, by_worker: dict[int, float]) -> Floats:
 
 def _batches_made(sums: pd.DataFrame) -> dict[int, int]:
     """Return the number of different batches that each worker has samples of."""
-    batch = integer(sums, "epoch") * _PIDS + integer(sums, "batch")
+    batch = int_column(sums, "epoch") * _PIDS + int_column(sums, "batch")
     frame = pd.DataFrame({"worker": _pairs(sums), "batch": batch})
     counts = frame.groupby("worker")["batch"].nunique()
     return dict(zip(counts.index.tolist(), counts.tolist(), strict=True))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, integer, number
+from lotus.analysis.common.columns import Floats, float_column, int_column
 from lotus.analysis.common.scope import Scope
 from lotus.common import bootstrap
 
@@ -54,15 +54,15 @@ def _rows(scope: Scope) -> Floats:
     waits = scope.waits
     frame = pd.DataFrame(
         {
-            **{name: integer(waits, name) for name in ("rank", "epoch", "batch")},
-            "wait": number(waits, "wait_ns"),
-            "step": np.nan_to_num(number(waits, "step_ns")),
+            **{name: int_column(waits, name) for name in ("rank", "epoch", "batch")},
+            "wait": float_column(waits, "wait_ns"),
+            "step": np.nan_to_num(float_column(waits, "step_ns")),
         }
     ).dropna()
     frame = frame.sort_values(["rank", "epoch", "batch"], kind="stable")
     frame = frame[frame.duplicated(["rank", "epoch"])]
-    wait = number(frame, "wait")
-    return np.stack([wait, wait + number(frame, "step")], axis=1)
+    wait = float_column(frame, "wait")
+    return np.stack([wait, wait + float_column(frame, "step")], axis=1)
 
 
 def binned(count: int, rows: Callable[[slice], Floats]) -> Floats:

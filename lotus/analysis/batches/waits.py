@@ -19,8 +19,8 @@ from lotus.analysis.common.columns import (
     blocks,
     busy_within,
     flag,
-    integer,
-    number,
+    float_column,
+    int_column,
     process_keys,
     process_rows,
     rows_by,
@@ -61,12 +61,15 @@ def loop_times(epochs: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
     as `Run.epochs` has it, like iter_run_delay_ns and iter_sampler_ns.
     """
     begun = {
-        **{name: integer(epochs, name) for name in (*_EPOCH, "pid")},
-        **{name: number(epochs, name) for name in ("start_ns", "startup_ns", "iter_ns", "own_ns")},
-        **{name: number(epochs, name) for name in ("end_ns", "shutdown_ns", "callback_ns")},
-        **{name: number(epochs, name) for name in ("iter_run_delay_ns", "iter_sampler_ns")},
+        **{name: int_column(epochs, name) for name in (*_EPOCH, "pid")},
+        **{
+            name: float_column(epochs, name)
+            for name in ("start_ns", "startup_ns", "iter_ns", "own_ns")
+        },
+        **{name: float_column(epochs, name) for name in ("end_ns", "shutdown_ns", "callback_ns")},
+        **{name: float_column(epochs, name) for name in ("iter_run_delay_ns", "iter_sampler_ns")},
         "exhausted": flag(epochs, "exhausted"),
-        "batches": number(epochs, "batches"),
+        "batches": float_column(epochs, "batches"),
     }
     begun["own_ns"] = np.fmax(begun["own_ns"], 0.0)
     loop = _joined(begun, _waits_of_epochs(waits))
@@ -117,14 +120,16 @@ def _waits_of_epochs(waits: pd.DataFrame) -> Columns:
 
     Not by pandas, whose groupby takes ten milliseconds however short the table is.
     """
-    start, wait = number(waits, "start_ns"), number(waits, "wait_ns")
-    of = [integer(waits, name) for name in _EPOCH]
+    start, wait = float_column(waits, "start_ns"), float_column(waits, "wait_ns")
+    of = [int_column(waits, name) for name in _EPOCH]
     order = np.lexsort((start, np.isnan(wait), *reversed(of)))
     order = order[of[1][order] >= 0]
     of = [column[order] for column in of]
     first = starts_of_runs(of) if len(order) else order
     start, wait = start[order], wait[order]
-    step, warm_up = (np.nan_to_num(number(waits, name))[order] for name in ("step_ns", WARM_UP))
+    step, warm_up = (
+        np.nan_to_num(float_column(waits, name))[order] for name in ("step_ns", WARM_UP)
+    )
 
     def whole(ufunc: np.ufunc, values: Floats) -> Floats:
         return ufunc.reduceat(values, first) if len(first) else np.zeros(0)
@@ -163,25 +168,29 @@ def _blocks(count: int) -> Iterator[slice]:
 
 def _cut(batches: pd.DataFrame, workers: pd.DataFrame) -> Columns:
     """Return the columns of `wait_phases`, before queues of the pin thread."""
-    wait, begin = number(batches, "wait_ns"), number(batches, "wait_start_ns")
+    wait, begin = float_column(batches, "wait_ns"), float_column(batches, "wait_start_ns")
     length = np.where(_waited(batches), wait, 0.0)
 
     def since(time: Floats) -> Floats:
         return time - begin
 
-    ready = number(workers, "ready_ns")
+    ready = float_column(workers, "ready_ns")
     process = process_rows(workers, batches)
     if len(workers):
         ready = np.where(process >= 0, ready[np.maximum(process, 0)], np.nan)
     else:
         ready = np.full(len(batches), np.nan)
-    fetch = number(batches, "fetch_start_ns")
-    made = fetch + number(batches, "fetch_ns") + np.nan_to_num(number(batches, "snapshot_ns"))
-    idle = np.nan_to_num(number(batches, "idle_ns"))
-    in_worker = integer(batches, "worker") >= 0
-    pin, pinned = number(batches, "pin_start_ns"), number(batches, "pin_ns")
+    fetch = float_column(batches, "fetch_start_ns")
+    made = (
+        fetch
+        + float_column(batches, "fetch_ns")
+        + np.nan_to_num(float_column(batches, "snapshot_ns"))
+    )
+    idle = np.nan_to_num(float_column(batches, "idle_ns"))
+    in_worker = int_column(batches, "worker") >= 0
+    pin, pinned = float_column(batches, "pin_start_ns"), float_column(batches, "pin_ns")
     # Pinned: the pin thread takes it off the queue. Otherwise the main process does.
-    arrival = np.where(np.isnan(pin) & in_worker, number(batches, "arrival_ns"), np.nan)
+    arrival = np.where(np.isnan(pin) & in_worker, float_column(batches, "arrival_ns"), np.nan)
     cuts = [
         ("startup", ready),
         ("handover", np.where(in_worker, np.nan, fetch)),  # the sampler
@@ -208,24 +217,26 @@ def _cut(batches: pd.DataFrame, workers: pd.DataFrame) -> Columns:
 
 def _waited(batches: pd.DataFrame) -> Bools:
     """Return which batches were waited for, as far as that was recorded."""
-    return ~np.isnan(number(batches, "wait_ns")) & ~np.isnan(number(batches, "wait_start_ns"))
+    return ~np.isnan(float_column(batches, "wait_ns")) & ~np.isnan(
+        float_column(batches, "wait_start_ns")
+    )
 
 
 def _pickled(batches: pd.DataFrame) -> Floats:
     """Return when each batch was ready to be sent; NaN without workers or a record of it."""
-    pickled = number(batches, "send_start_ns") + number(batches, "pickle_ns")
-    return np.where(integer(batches, "worker") >= 0, pickled, np.nan)
+    pickled = float_column(batches, "send_start_ns") + float_column(batches, "pickle_ns")
+    return np.where(int_column(batches, "worker") >= 0, pickled, np.nan)
 
 
 def _behind_pin_thread(phases: Columns, batches: pd.DataFrame) -> None:
     """Charge the pinning with waits for a pickled batch while the pin thread copied another one."""
-    pin = number(batches, "pin_start_ns")
+    pin = float_column(batches, "pin_start_ns")
     if np.isnan(pin).all():
         return
-    group = integer(batches, "rank") * 1_000_003 + integer(batches, "loader")
-    begin = np.where(_waited(batches), number(batches, "wait_start_ns"), np.nan)
+    group = int_column(batches, "rank") * 1_000_003 + int_column(batches, "loader")
+    begin = np.where(_waited(batches), float_column(batches, "wait_start_ns"), np.nan)
     start = np.fmax(begin, _pickled(batches))
-    queued = busy_within(group, start, pin, group, pin, number(batches, "pin_ns"))
+    queued = busy_within(group, start, pin, group, pin, float_column(batches, "pin_ns"))
     queued = np.minimum(queued, phases["sending"])
     phases["sending"] -= queued
     phases["pinning"] += queued
@@ -262,8 +273,8 @@ def paced(
         due,
         arrived,
         process_keys(batches),
-        number(batches, "fetch_start_ns"),
-        number(batches, "fetch_ns"),
+        float_column(batches, "fetch_start_ns"),
+        float_column(batches, "fetch_ns"),
     )
     result["making"] -= held
     return pd.DataFrame(result, copy=False)
@@ -277,17 +288,17 @@ def _paced(
     held = np.minimum(held, result["sending"])
     result["sending"] -= held
     result["making"] += held
-    idle = np.nan_to_num(number(batches, "idle_ns"))
+    idle = np.nan_to_num(float_column(batches, "idle_ns"))
     stages = ["making", "sending", "pinning", "handover"]
     open_ns = phases[stages].to_numpy().sum(axis=1)
     pickled = _pickled(batches)
-    ready = np.where(np.isnan(pickled), number(batches, "ready_ns"), pickled)
-    spare = np.fmax(ready - number(batches, "wait_start_ns"), 0.0)
+    ready = np.where(np.isnan(pickled), float_column(batches, "ready_ns"), pickled)
+    spare = np.fmax(ready - float_column(batches, "wait_start_ns"), 0.0)
     spare = np.minimum(np.nan_to_num(spare), open_ns)
     share = spare / np.where(spare > 0, spare + idle, 1.0)
     busy = share * np.clip(1.0 - idle / np.where(open_ns > 0, open_ns, 1.0), 0.0, 1.0)
     # The main process has no queue of indices; a process's first batch comes from no full pipeline.
-    busy[(integer(batches, "worker") < 0) | first_of_process] = 0.0
+    busy[(int_column(batches, "worker") < 0) | first_of_process] = 0.0
     for name in stages:
         result[name] *= 1.0 - busy
     result["making"] += open_ns * busy
@@ -296,9 +307,9 @@ def _paced(
 
 def _until_arrival(batches: pd.DataFrame) -> tuple[Floats, Floats]:
     """Return from when to when each batch that was made and waited for was on its way (n,), ns."""
-    made = number(batches, "fetch_start_ns") + number(batches, "fetch_ns")
-    arrival, pin = number(batches, "arrival_ns"), number(batches, "pin_start_ns")
-    start = np.fmax(number(batches, "wait_start_ns"), made)
+    made = float_column(batches, "fetch_start_ns") + float_column(batches, "fetch_ns")
+    arrival, pin = float_column(batches, "arrival_ns"), float_column(batches, "pin_start_ns")
+    start = np.fmax(float_column(batches, "wait_start_ns"), made)
     return start, np.where(np.isnan(pin), arrival, pin)
 
 
@@ -311,10 +322,15 @@ def _held_by_worker(batches: pd.DataFrame, start: Floats, end: Floats) -> Floats
     """
     group = process_keys(batches)
     fetching = busy_within(
-        group, start, end, group, number(batches, "fetch_start_ns"), number(batches, "fetch_ns")
+        group,
+        start,
+        end,
+        group,
+        float_column(batches, "fetch_start_ns"),
+        float_column(batches, "fetch_ns"),
     )
-    expected = SEND_NS + SEND_NS_PER_PIPE_BYTE * number(batches, "send_bytes")
-    expected += SEND_NS_PER_SHARED_BYTE * np.nan_to_num(number(batches, "bytes"))
+    expected = SEND_NS + SEND_NS_PER_PIPE_BYTE * float_column(batches, "send_bytes")
+    expected += SEND_NS_PER_SHARED_BYTE * np.nan_to_num(float_column(batches, "bytes"))
     # Sending itself may take the time between two fetches.
     held: Floats = np.clip(np.minimum(fetching, end - start - expected), 0.0, None)
     return np.nan_to_num(held)

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, covered, integer, number
+from lotus.analysis.common.columns import Floats, covered, float_column, int_column
 
 
 def waited_imports(workers: pd.DataFrame, epochs: pd.DataFrame) -> float:
@@ -16,9 +16,9 @@ def waited_imports(workers: pd.DataFrame, epochs: pd.DataFrame) -> float:
     if "rank" not in epochs:  # of a program that was sampled
         return 0.0
     result = 0.0
-    ranks, of_workers = integer(epochs, "rank"), integer(workers, "rank")
-    begun, took = number(workers, "start_ns"), number(workers, "import_ns")
-    ends = number(epochs, "start_ns") + number(epochs, "iter_ns")
+    ranks, of_workers = int_column(epochs, "rank"), int_column(workers, "rank")
+    begun, took = float_column(workers, "start_ns"), float_column(workers, "import_ns")
+    ends = float_column(epochs, "start_ns") + float_column(epochs, "iter_ns")
     for rank, count in zip(*np.unique(ranks, return_counts=True), strict=True):
         mine = (of_workers == rank) & (begun + took > 0)
         if count == 1 and mine.any():

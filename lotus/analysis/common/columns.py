@@ -24,7 +24,7 @@ _LARGEST_CODE = 1 << 62
 _BLOCK = 1 << 16  # rows that are processed at a time
 
 
-def number(frame: pd.DataFrame, name: str) -> Floats:
+def float_column(frame: pd.DataFrame, name: str) -> Floats:
     """Return column `name` as float64; NaN where it, or the whole column, is missing."""
     if name not in frame.columns:
         return np.full(len(frame), np.nan)
@@ -36,7 +36,7 @@ def number(frame: pd.DataFrame, name: str) -> Floats:
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def integer(frame: pd.DataFrame, name: str, missing: int = -1) -> Ints:
+def int_column(frame: pd.DataFrame, name: str, missing: int = -1) -> Ints:
     """Return column `name` as int64; `missing` where it, or the whole column, is missing."""
     if name not in frame.columns:
         return np.full(len(frame), missing, np.int64)
@@ -49,10 +49,10 @@ def integer(frame: pd.DataFrame, name: str, missing: int = -1) -> Ints:
 
 
 def stored(frame: pd.DataFrame, name: str) -> ShortInts:
-    """Return column `name` as `integer` does, but as narrow as it is in the table."""
+    """Return column `name` as `int_column` does, but as narrow as it is in the table."""
     column = frame[name] if name in frame.columns else None
     if column is None or not isinstance(column.dtype, np.dtype) or column.dtype.kind != "i":
-        return integer(frame, name)
+        return int_column(frame, name)
     values = column.to_numpy()
     long_arrays.keep_few(values)
     return values
@@ -126,11 +126,11 @@ class BatchPlaces:
 
     def __init__(self, batches: pd.DataFrame, keys: Sequence[str] = KEYS) -> None:
         # One column at a time: together they take much memory.
-        spans = {name: _span(integer(batches, name)) for name in keys}
+        spans = {name: _span(int_column(batches, name)) for name in keys}
         # Values of damaged logs may lie far apart: their ranks do not.
         apart = math.prod(span.stop - span.start for span in spans.values()) >= _LARGEST_CODE
         self._scales = {
-            name: _Scale(span, np.unique(integer(batches, name)) if apart else None)
+            name: _Scale(span, np.unique(int_column(batches, name)) if apart else None)
             for name, span in spans.items()
         }
         wanted, _ = self._codes(batches, slice(None))
@@ -202,9 +202,9 @@ def process_rows(workers: pd.DataFrame, batches: pd.DataFrame) -> Ints:
     A pid may have been used twice: the process is the latest one that had begun by then.
     """
     rows = np.full(len(batches), -1, np.int64)
-    start = number(batches, "fetch_start_ns")
-    usable = ~np.isnan(start) & (integer(batches, "worker") >= 0)
-    begun = np.fmin(number(workers, "loop_ns"), number(workers, "ready_ns"))
+    start = float_column(batches, "fetch_start_ns")
+    usable = ~np.isnan(start) & (int_column(batches, "worker") >= 0)
+    begun = np.fmin(float_column(workers, "loop_ns"), float_column(workers, "ready_ns"))
     begun = np.where(np.isnan(begun), -np.inf, begun)
     if not len(workers) or not usable.any():
         return rows
@@ -227,7 +227,7 @@ def process_rows(workers: pd.DataFrame, batches: pd.DataFrame) -> Ints:
 
 def process_keys(frame: pd.DataFrame) -> Ints:
     """Return one number for the rank and process of each row."""
-    return integer(frame, "rank") * 4_194_304 + integer(frame, "pid")  # Linux: pid < 2^22
+    return int_column(frame, "rank") * 4_194_304 + int_column(frame, "pid")  # Linux: pid < 2^22
 
 
 def busy_within(

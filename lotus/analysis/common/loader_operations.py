@@ -13,8 +13,8 @@ from lotus.analysis.common.columns import (
     Floats,
     Ints,
     batch_rows,
-    integer,
-    number,
+    float_column,
+    int_column,
     total,
 )
 from lotus.analysis.common.durations import NONE, Durations
@@ -53,7 +53,7 @@ class LoaderOperations:
     def cells(self) -> pd.DataFrame:
         """Sums, as in `OperationSums`."""
         cells = self.contents.operations.cells
-        mine: pd.DataFrame = cells[integer(cells, "loader") == self.loader]
+        mine: pd.DataFrame = cells[int_column(cells, "loader") == self.loader]
         return mine.reset_index(drop=True)
 
     @property
@@ -77,7 +77,7 @@ class LoaderOperations:
     def mostly(self, name: str) -> str:
         """Return the innermost operation within `name` that has most of its time; "": none."""
         cells = self.cells
-        parent, took = cells["parent"].astype(str), number(cells, "duration_ns")
+        parent, took = cells["parent"].astype(str), float_column(cells, "duration_ns")
         operation = cells["operation"].astype(str)
         least = _MOST * took[((parent == "") & (operation == name)).to_numpy()].sum()
         path, inner = name, ""
@@ -100,7 +100,7 @@ class LoaderOperations:
             sorted(self.contents.operations.pieces.get(self.loader, ()))
         ):
             ops = part.ops
-            mine = integer(ops, "loader") == self.loader
+            mine = int_column(ops, "loader") == self.loader
             yield ops if mine.all() else ops[mine]
 
     @cached_property

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import BatchPlaces, Floats, integer, number, total
+from lotus.analysis.common.columns import BatchPlaces, Floats, float_column, int_column, total
 from lotus.analysis.common.run_contents import InEpochs, RunContents
 
 Made = TypeVar("Made")
@@ -27,7 +27,7 @@ class LoaderSamples:
     def sums(self) -> pd.DataFrame:
         """Sums per batch, as of `sample_sums`."""
         sums = self.contents.samples
-        mine = integer(sums, "loader") == self.loader
+        mine = int_column(sums, "loader") == self.loader
         # The usual case, which needs no second table.
         return sums if mine.all() else sums[mine].reset_index(drop=True)
 
@@ -38,19 +38,19 @@ class LoaderSamples:
 
     def total(self, name: str) -> float:
         """Return the sum of a column, 0.0 of nothing."""
-        return total(number(self.sums, name))
+        return total(float_column(self.sums, name))
 
     def in_batches(self, batches: pd.DataFrame, name: str) -> Floats:
         """Return the sum of a column per row of a table of batches (n,)."""
         row = BatchPlaces(batches).rows(self.sums)
         known = row >= 0
-        sums = np.bincount(row[known], number(self.sums, name)[known], len(batches))
+        sums = np.bincount(row[known], float_column(self.sums, name)[known], len(batches))
         return np.asarray(sums, np.float64)
 
     def times(self) -> Iterator[pd.DataFrame]:
         """Read them again, part by part, in order, without what is known of their operations."""
-        for rows in self.contents.times_again(np.unique(integer(self.sums, "piece")).tolist()):
-            mine = integer(rows, "loader") == self.loader
+        for rows in self.contents.times_again(np.unique(int_column(self.sums, "piece")).tolist()):
+            mine = int_column(rows, "loader") == self.loader
             yield rows if mine.all() else rows[mine].reset_index(drop=True)
 
     def once(self, name: str, make: Callable[[], Made]) -> Made:

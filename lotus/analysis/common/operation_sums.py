@@ -16,8 +16,8 @@ from lotus.analysis.common.columns import (
     Ints,
     ShortInts,
     flag,
-    integer,
-    number,
+    float_column,
+    int_column,
     short,
     starts_of_runs,
     stored,
@@ -113,17 +113,17 @@ def sums_of(ops: pd.DataFrame, piece: int = 0) -> OperationSums:
         return OperationSums(_added([]), {}, [], {})
     names, code = _names(ops, "operation")
     loaders, loader = _places(stored(ops, "loader"))
-    values = {name: number(ops, name) for name in MEASURED if name in ops.columns}
+    values = {name: float_column(ops, name) for name in MEASURED if name in ops.columns}
     inside = stored(ops, "position") >= 0
     top = inside & ~flag(ops, "nested")
-    start = integer(ops, "start_ns")
+    start = int_column(ops, "start_ns")
     return OperationSums(
         _cells(ops, names, code, loaders, loader, inside, values),
         _durations(names, code, loaders, loader, values["duration_ns"]),
         [_of_batches(ops, piece, names, code, top, values)] if top.any() else [],
         {int(number): [piece] for number in loaders},
         int(start.min()),
-        int((start + integer(ops, "duration_ns")).max()),
+        int((start + int_column(ops, "duration_ns")).max()),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Ints, batch_rows, integer, number
+from lotus.analysis.common.columns import Ints, batch_rows, float_column, int_column
 from lotus.analysis.common.run_contents import ChangedRun
 from lotus.analysis.common.scope import RunLike, table
 
@@ -45,7 +45,7 @@ class MergedRun(ChangedRun):
         merged = self._places[self._places["first"] == self._places["loader"]]
         made = self._places.groupby(["rank", "first"]).size()
         known: pd.DataFrame = self._run.loaders
-        keys = pd.MultiIndex.from_arrays([integer(known, "rank"), integer(known, "loader")])
+        keys = pd.MultiIndex.from_arrays([int_column(known, "rank"), int_column(known, "loader")])
         keep = keys.isin(pd.MultiIndex.from_frame(merged[["rank", "loader"]]))
         keep |= ~keys.isin(pd.MultiIndex.from_frame(self._places[["rank", "loader"]]))
         rows = known[keep].reset_index(drop=True)
@@ -54,8 +54,8 @@ class MergedRun(ChangedRun):
 
     def number_of(self, loader: int) -> int:
         """Return the number of the first of the loaders that this one belongs to."""
-        mine = integer(self._places, "loader") == loader
-        return int(integer(self._places, "first")[mine][0]) if mine.any() else loader
+        mine = int_column(self._places, "loader") == loader
+        return int(int_column(self._places, "first")[mine][0]) if mine.any() else loader
 
     def __getattr__(self, name: str) -> Any:
         return super().__getattr__(name) if name in _TABLES else getattr(self._run, name)
@@ -75,7 +75,7 @@ class Renumbered:
         mine, columns = row >= 0, {}
         for name, new in (("loader", "first"), ("epoch", "epochs_before")):
             if name in frame:
-                old, values = integer(frame, name), self.places[new].to_numpy(np.int64)[row]
+                old, values = int_column(frame, name), self.places[new].to_numpy(np.int64)[row]
                 columns[name] = np.where(mine, values if name == "loader" else old + values, old)
         return frame.assign(**columns)
 
@@ -105,7 +105,7 @@ def merged(run: RunLike) -> RunLike:
     if len(loaders) < 2 or not len(epochs) or "call_site" not in loaders:
         return run
     spans = _spans(epochs)
-    numbers = {"rank": integer(loaders, "rank"), "loader": integer(loaders, "loader")}
+    numbers = {"rank": int_column(loaders, "rank"), "loader": int_column(loaders, "loader")}
     texts = {"key": _texts(loaders, ()), "alike": _texts(loaders, _LENGTHS)}
     known = loaders["call_site"].notna().to_numpy()
     table_of = pd.DataFrame(numbers | texts)[known].merge(spans, on=["rank", "loader"])
@@ -131,11 +131,11 @@ def _spans(epochs: pd.DataFrame) -> pd.DataFrame:
     """Return when each loader was first and last iterated, and how many epochs it had."""
     rows = pd.DataFrame(
         {
-            "rank": integer(epochs, "rank"),
-            "loader": integer(epochs, "loader"),
-            "epoch": integer(epochs, "epoch"),
-            "start": number(epochs, "start_ns"),
-            "end": number(epochs, "end_ns"),
+            "rank": int_column(epochs, "rank"),
+            "loader": int_column(epochs, "loader"),
+            "epoch": int_column(epochs, "epoch"),
+            "start": float_column(epochs, "start_ns"),
+            "end": float_column(epochs, "end_ns"),
         }
     )
     rows["end"] = np.fmax(rows["end"], rows["start"])
@@ -150,4 +150,6 @@ def _numbered(group: pd.DataFrame) -> pd.DataFrame | None:
     if not np.isfinite(starts).all() or (starts[1:] < ends[:-1]).any():
         return None
     counts = group["epochs"].to_numpy(np.int64) + 1
-    return group.assign(first=integer(group, "loader")[0], epochs_before=np.cumsum(counts) - counts)
+    return group.assign(
+        first=int_column(group, "loader")[0], epochs_before=np.cumsum(counts) - counts
+    )

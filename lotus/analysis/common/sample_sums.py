@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import KEYS, Floats, number, short, starts_of_runs, stored
+from lotus.analysis.common.columns import KEYS, Floats, float_column, short, starts_of_runs, stored
 
 # `own_ns` is the time outside operations, or all of it where none were recorded.
 SUMS = ("samples", "duration_ns", "own_ns", "self_ns", "known_self_ns")
@@ -19,7 +19,7 @@ def sample_sums(samples: pd.DataFrame, piece: int = 0) -> pd.DataFrame:
         return pd.DataFrame(columns=[*_KEYS, *SUMS, "piece"])
     columns = [stored(samples, name) for name in _KEYS]
     first = starts_of_runs(columns)
-    took, alone = number(samples, "duration_ns"), number(samples, "self_ns")
+    took, alone = float_column(samples, "duration_ns"), float_column(samples, "self_ns")
     known = ~np.isnan(alone)
     values: dict[str, np.ndarray] = {
         "samples": np.ones(len(samples), np.int32),
@@ -35,5 +35,5 @@ def sample_sums(samples: pd.DataFrame, piece: int = 0) -> pd.DataFrame:
 
 def own_time(samples: pd.DataFrame) -> Floats:
     """Return the time of each sample outside its operations, ns; all of it if it has none."""
-    own = number(samples, "self_ns")
-    return np.nan_to_num(np.where(np.isnan(own), number(samples, "duration_ns"), own))
+    own = float_column(samples, "self_ns")
+    return np.nan_to_num(np.where(np.isnan(own), float_column(samples, "duration_ns"), own))

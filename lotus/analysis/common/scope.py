@@ -12,9 +12,9 @@ import pandas as pd
 from lotus.analysis.common.columns import (
     batch_rows,
     flag,
-    integer,
+    float_column,
+    int_column,
     median,
-    number,
     plain_value,
     process_keys,
     with_columns,
@@ -98,7 +98,7 @@ class Scope:
         """Workers of one rank; 0: the main process makes the batches."""
         known = self.settings.get("num_workers")
         if not isinstance(known, int):
-            known = int(max(integer(self.batches, "worker"), default=-1)) + 1
+            known = int(max(int_column(self.batches, "worker"), default=-1)) + 1
         return min(max(known, 0), _MOST_WORKERS)
 
     @property
@@ -114,12 +114,12 @@ class Scope:
     @property
     def epoch_count(self) -> int:
         """The number of epochs, however many ranks iterate the loader."""
-        return len(np.unique(integer(self.epochs, "epoch")))
+        return len(np.unique(int_column(self.epochs, "epoch")))
 
     @property
     def each_is_left(self) -> bool:
         """True if a rank has several iterations, and each was left before its end."""
-        of_ranks = np.unique(integer(self.epochs, "rank"), return_counts=True)[1]
+        of_ranks = np.unique(int_column(self.epochs, "rank"), return_counts=True)[1]
         return of_ranks.max(initial=0) > 1 and not flag(self.epochs, "exhausted").any()
 
     @property
@@ -131,10 +131,10 @@ class Scope:
 def iterated(run: RunLike) -> list[int]:
     """Return the numbers of the loaders that were iterated, the one with the most samples first."""
     batches = table(run, "batches")
-    loader, size = integer(batches, "loader"), np.nan_to_num(number(batches, "size"))
+    loader, size = int_column(batches, "loader"), np.nan_to_num(float_column(batches, "size"))
     known = pd.Series(size).groupby(loader).sum()
     for name in ("waits", "epochs"):
-        others = pd.Index(np.unique(integer(table(run, name), "loader")))
+        others = pd.Index(np.unique(int_column(table(run, name), "loader")))
         known = known.reindex(known.index.union(others), fill_value=0.0)
     known = known[known.index >= 0]
     return [int(loader) for loader in known.sort_values(ascending=False, kind="stable").index]
@@ -167,7 +167,7 @@ def scopes(
 
 def _by_loader(frame: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
     """Return a function loader -> its rows; sorts once however many loaders there are."""
-    loader = integer(frame, "loader")
+    loader = int_column(frame, "loader")
     if not len(frame) or (loader == loader[0]).all():
         # The usual case, which must not copy ten million rows.
         return lambda wanted: frame if len(frame) and loader[0] == wanted else frame.iloc[:0]
@@ -198,14 +198,14 @@ def _scope(
     mine = {name: part(loader) for name, part in parts.items()}
     batches, workers = mine["batches"], tables["workers"]
     processes = process_keys(batches)
-    keep = np.isin(process_keys(workers), processes) | (integer(workers, "loader") == loader)
-    rows = run.loaders[integer(run.loaders, "loader") == loader]
+    keep = np.isin(process_keys(workers), processes) | (int_column(workers, "loader") == loader)
+    rows = run.loaders[int_column(run.loaders, "loader") == loader]
     settings = {
         str(name): plain_value(value)
         for name, value in (rows.iloc[0].to_dict() if len(rows) else {}).items()
     }
     times_created = int(settings.pop("made", 1))
-    ranks = sorted({int(rank) for rank in integer(batches, "rank")})
+    ranks = sorted({int(rank) for rank in int_column(batches, "rank")})
     paths, resources = tables["paths"], tables["resources"]
     manifest, spent = run.manifest, getattr(run, "program_cpu_ns", None)
     return Scope(
@@ -227,7 +227,9 @@ def _scope(
         memory_bytes=float(manifest.get("memory_bytes") or "nan"),
         preloaded=str((manifest.get("environment") or {}).get("LD_PRELOAD") or ""),
         program_cpu_ns=spent if isinstance(spent, float) else math.nan,
-        worker_start_ns=median(number(workers, "ready_ns") - number(workers, "start_ns")),
+        worker_start_ns=median(
+            float_column(workers, "ready_ns") - float_column(workers, "start_ns")
+        ),
         operations=table(run, "operations"),
         calls=calls,
         fetched=fetched,
@@ -250,8 +252,8 @@ def _scope(
 
 
 def _of_pids(frame: pd.DataFrame, *tables: pd.DataFrame) -> pd.DataFrame:
-    pids = np.unique(np.concatenate([integer(each, "pid") for each in tables]))
-    return frame[np.isin(integer(frame, "pid"), pids)].reset_index(drop=True)
+    pids = np.unique(np.concatenate([int_column(each, "pid") for each in tables]))
+    return frame[np.isin(int_column(frame, "pid"), pids)].reset_index(drop=True)
 
 
 def _of_loop(blocking: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
@@ -262,13 +264,13 @@ def _of_loop(blocking: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
     """
     if not len(blocking) or not (aside := _taken_aside(waits)):
         return blocking
-    mine = np.isin(integer(blocking, "pid"), aside) & (integer(blocking, "worker") < 0)
+    mine = np.isin(int_column(blocking, "pid"), aside) & (int_column(blocking, "worker") < 0)
     return blocking[~mine].reset_index(drop=True)
 
 
 def _taken_aside(waits: pd.DataFrame) -> list[int]:
     """Return the processes in which another thread than the main one takes most batches."""
-    pids, tids = integer(waits, "pid"), integer(waits, "tid")
+    pids, tids = int_column(waits, "pid"), int_column(waits, "tid")
     other = (tids > 0) & (tids != pids)
     return [int(pid) for pid in np.unique(pids[other]) if other[pids == pid].mean() > _MOSTLY]
 
@@ -278,10 +280,10 @@ def _with_sharers(resources: pd.DataFrame, workers: pd.DataFrame) -> pd.DataFram
 
     A worker shares its pages with them, once they are forked: what the PSS divides them by.
     """
-    times, count = number(resources, "time_ns"), np.zeros(len(resources))
-    ready_ns, end_ns = number(workers, "ready_ns"), number(workers, "end_ns")
-    of_ranks = pd.Series(ready_ns).groupby(integer(workers, "rank")).indices
-    for rank, rows in pd.Series(times).groupby(integer(resources, "rank")).indices.items():
+    times, count = float_column(resources, "time_ns"), np.zeros(len(resources))
+    ready_ns, end_ns = float_column(workers, "ready_ns"), float_column(workers, "end_ns")
+    of_ranks = pd.Series(ready_ns).groupby(int_column(workers, "rank")).indices
+    for rank, rows in pd.Series(times).groupby(int_column(resources, "rank")).indices.items():
         own = np.asarray(of_ranks.get(rank, []), np.int64)
         own = own[np.isfinite(ready_ns[own])]
         begun = np.searchsorted(np.sort(ready_ns[own]), times[rows], "right")
@@ -293,10 +295,10 @@ def _with_sharers(resources: pd.DataFrame, workers: pd.DataFrame) -> pd.DataFram
 def _with_idle_of_loop(batches: pd.DataFrame, epochs: pd.DataFrame) -> pd.DataFrame:
     """Add idle_in_loop_ns: idle time since the epoch began, not between two epochs."""
     row = batch_rows(epochs, batches, ("rank", "loader", "epoch"))
-    begin = number(epochs, "start_ns")
+    begin = float_column(epochs, "start_ns")
     begin = begin[np.maximum(row, 0)] if len(epochs) else np.full(len(batches), np.nan)
-    since = number(batches, "fetch_start_ns") - np.where(row >= 0, begin, np.nan)
-    idle = np.minimum(number(batches, "idle_ns"), np.fmax(since, 0.0))
+    since = float_column(batches, "fetch_start_ns") - np.where(row >= 0, begin, np.nan)
+    idle = np.minimum(float_column(batches, "idle_ns"), np.fmax(since, 0.0))
     return with_columns(batches, {"idle_in_loop_ns": idle})
 
 
@@ -319,10 +321,10 @@ def _entered_quota(machine: pd.DataFrame, epochs: pd.DataFrame) -> float:
 
     `manifest.cpu.quota` is that of the program that starts it, which it may have left.
     """
-    quota, start = number(machine, "quota_millicores"), number(epochs, "start_ns")
+    quota, start = float_column(machine, "quota_millicores"), float_column(epochs, "start_ns")
     if not np.isfinite(start).any():
         return 0.0
-    known = quota[(number(machine, "time_ns") >= np.nanmin(start)) & (quota > 0)]
+    known = quota[(float_column(machine, "time_ns") >= np.nanmin(start)) & (quota > 0)]
     return float(known.min(initial=math.inf)) / 1000 if known.size else 0.0
 
 

@@ -7,7 +7,7 @@ once, a traced run of a minute may spend most of its time in it: it is kept apar
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, integer, number, rows_by, with_columns
+from lotus.analysis.common.columns import Floats, float_column, int_column, rows_by, with_columns
 
 WARM_UP = "warm_up_ns"  # the column of waits
 # The first step is a warm-up if it is so many times the usual one, and the longest other one.
@@ -25,22 +25,26 @@ def without_warm_up(waits: pd.DataFrame) -> pd.DataFrame:
     rows = np.flatnonzero(excess)
     columns: dict[str, Floats] = {WARM_UP: excess}
     if rows.size:
-        kept = 1.0 - excess[rows] / number(waits, "step_ns")[rows]
+        kept = 1.0 - excess[rows] / float_column(waits, "step_ns")[rows]
         for name in waits.columns:
             if name.startswith("step_"):
-                columns[name] = number(waits, name).copy()
+                columns[name] = float_column(waits, name).copy()
                 columns[name][rows] *= kept
     return with_columns(waits, columns)
 
 
 def _excess(waits: pd.DataFrame) -> Floats:
     excess = np.zeros(len(waits))
-    step, begun, pid = number(waits, "step_ns"), number(waits, "start_ns"), integer(waits, "pid")
+    step, begun, pid = (
+        float_column(waits, "step_ns"),
+        float_column(waits, "start_ns"),
+        int_column(waits, "pid"),
+    )
     for mine in rows_by(pid, ~np.isnan(step) & ~np.isnan(begun)).values():
         first = mine[np.argmin(begun[mine])]
         others = step[mine[mine != first]]
         # A process that was recorded later on has no first step in its record.
-        if others.size < _LEAST or integer(waits, "batch")[first] != 0:
+        if others.size < _LEAST or int_column(waits, "batch")[first] != 0:
             continue
         usual = float(np.median(others))
         if step[first] >= max(_USUAL * usual, _LONGEST * float(others.max())):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, flag, number
+from lotus.analysis.common.columns import Floats, flag, float_column
 from lotus.analysis.common.run_contents import RunContents, parts_of
 from lotus.analysis.counters.counter_metrics import (
     COLLATE,
@@ -301,13 +301,13 @@ def per_call(summary: MapSummary, operations: pd.DataFrame, name: str) -> tuple[
 
     `operations` are rows of `summary.operations`. A metric that is a ratio stays as it is.
     """
-    values = number(operations, name)
+    values = float_column(operations, name)
     metric = METRICS.get(name)
     if metric is not None and name not in _CLOCKS and metric.unit != "":
         return values, metric.unit
     # Counts are sums over the counted intervals; estimates are sums over all.
-    counted = number(operations, "counted")
-    every = np.maximum(number(operations, "intervals"), 1)
+    counted = float_column(operations, "counted")
+    every = np.maximum(float_column(operations, "intervals"), 1)
     calls = np.where((counted > 0) & (name not in summary.sampled), counted, every)
     if name in _CLOCKS:
         return values / calls / 1e6, "ms a call"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import integer, number
+from lotus.analysis.common.columns import float_column, int_column
 from lotus.analysis.common.scope import Scope
 
 _SEVERAL = 3  # batches of a worker; fewer are the rest of a division
@@ -35,14 +35,14 @@ def data_shares(scope: Scope) -> DataShares:
     if scope.partial or workers < 2 or scope.settings.get("dataset_kind") != "iterable":
         return DataShares()
     batches = scope.batches
-    worker, size = integer(batches, "worker"), np.nan_to_num(number(batches, "size"))
+    worker, size = int_column(batches, "worker"), np.nan_to_num(float_column(batches, "size"))
     made = (size > 0) & (worker >= 0) & (worker < workers)
     if not made.any():
         return DataShares()
     rows = pd.DataFrame(
         {
-            "rank": integer(batches, "rank")[made],
-            "epoch": integer(batches, "epoch")[made],
+            "rank": int_column(batches, "rank")[made],
+            "epoch": int_column(batches, "epoch")[made],
             "worker": worker[made],
             "size": size[made],
         }

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import flag, integer, number
+from lotus.analysis.common.columns import flag, float_column, int_column
 from lotus.analysis.common.random_names import is_random
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.data.data_shares import DataShares, data_shares
@@ -50,7 +50,7 @@ def _times_read(scope: Scope, shares: DataShares) -> float:
         return 1.0  # workers that read the same have as much of it, however alike samples are
     first = scope.first_batches
     first = first[(first["generator"] == "").to_numpy()] if len(first) else first
-    equal = _most_alike(first, integer(first, "content"))
+    equal = _most_alike(first, int_column(first, "content"))
     # Where some workers get other data, or none, the data are divided: shards may begin alike.
     return float(scope.num_workers) if equal == scope.num_workers else 1.0
 
@@ -68,14 +68,14 @@ def _by_contents(scope: Scope, of: str = "sample") -> float:
     digests = scope.sample_digests
     if "of" in digests:  # not of a run by an older lotus
         digests = digests[(digests["of"] == of).to_numpy()]
-    ranks = np.unique(integer(scope.batches, "rank")).tolist() if len(digests) else []
+    ranks = np.unique(int_column(scope.batches, "rank")).tolist() if len(digests) else []
     times = []
     for rank in ranks:
-        mine = digests[integer(digests, "rank") == rank]
-        mine = mine[integer(mine, "epoch") == integer(mine, "epoch").min(initial=1 << 62)]
+        mine = digests[int_column(digests, "rank") == rank]
+        mine = mine[int_column(mine, "epoch") == int_column(mine, "epoch").min(initial=1 << 62)]
         workers = [rows for _, rows in mine.groupby("worker")]
         alike = any(_are_alike(rows, _ALIKE[of]) for rows in workers)
-        each = [set(integer(rows, "digest").tolist()) for rows in workers]
+        each = [set(int_column(rows, "digest").tolist()) for rows in workers]
         known = len(workers) == scope.num_workers and not alike
         times.append(_times_had(each, _SAME[of]) if known else 1.0)
     return float(np.mean(times)) if times and min(times) > 1 else 1.0
@@ -87,11 +87,11 @@ def _are_alike(digests: pd.DataFrame, most: float) -> bool:
     That happens with few values, or if samples are drawn with replacement. The number of different
     ones follows from how close their smallest checksums are.
     """
-    values = np.unique(integer(digests, "digest"))
+    values = np.unique(int_column(digests, "digest"))
     different = float(len(values))
     if len(values) >= KEPT:
         different = (len(values) - 1) * _CHECKSUMS / max(float(values[-1]), 1.0)
-    return bool(integer(digests, "samples").max() > most * different)
+    return bool(int_column(digests, "samples").max() > most * different)
 
 
 def _times_had(each: list[set[int]], same: float) -> float:
@@ -123,12 +123,12 @@ def _by_length(scope: Scope) -> int:
         return 0
     sizes = pd.DataFrame(
         {
-            **{name: integer(scope.batches, name) for name in ("rank", "epoch")},
-            "size": np.nan_to_num(number(scope.batches, "size")),
+            **{name: int_column(scope.batches, name) for name in ("rank", "epoch")},
+            "size": np.nan_to_num(float_column(scope.batches, "size")),
         }
     )
     whole = sizes.merge(
-        pd.DataFrame({name: integer(epochs, name) for name in ("rank", "epoch")}),
+        pd.DataFrame({name: int_column(epochs, name) for name in ("rank", "epoch")}),
         on=["rank", "epoch"],
     )
     met = whole.groupby(["rank", "epoch"])["size"].sum()
@@ -148,7 +148,7 @@ def shared_generators(scope: Scope) -> dict[str, int]:
         return {}
     used = first[(first["generator"] != "").to_numpy()]
     alike = {
-        str(name): _most_alike(rows, integer(rows, "state"))
+        str(name): _most_alike(rows, int_column(rows, "state"))
         for name, rows in used.groupby("generator", observed=True)
     }
     return {name: count for name, count in alike.items() if count > 1}
@@ -160,7 +160,7 @@ def _most_alike(rows: pd.DataFrame, values: np.ndarray) -> int:
         return 1
     keys = pd.DataFrame(
         {
-            **{name: integer(rows, name) for name in ("rank", "loader", "epoch", "worker")},
+            **{name: int_column(rows, name) for name in ("rank", "loader", "epoch", "worker")},
             "value": values,
         }
     )

@@ -2,7 +2,7 @@
 
 import math
 
-from lotus.analysis.common.columns import median, number
+from lotus.analysis.common.columns import float_column, median
 from lotus.analysis.common.scope import Scope
 
 _TIMES, _LEAST_BYTES = 4.0, 1 << 20
@@ -18,6 +18,6 @@ def sent_views(scope: Scope) -> tuple[float, float]:
     if not scope.num_workers or not len(first):
         return math.nan, math.nan
     rows = first[(first["generator"] == "").to_numpy()]
-    tensors, storages = (median(number(rows, f"{of}_bytes")) for of in ("tensor", "storage"))
+    tensors, storages = (median(float_column(rows, f"{of}_bytes")) for of in ("tensor", "storage"))
     much = storages >= _TIMES * tensors and storages - tensors >= _LEAST_BYTES
     return (tensors, storages) if much else (math.nan, math.nan)

@@ -12,7 +12,15 @@ import pandas as pd
 
 from lotus.analysis.batches.components import LEAST_HELPERS
 from lotus.analysis.batches.waits import loop_times
-from lotus.analysis.common.columns import Bools, Floats, integer, median, number, ratio, total
+from lotus.analysis.common.columns import (
+    Bools,
+    Floats,
+    float_column,
+    int_column,
+    median,
+    ratio,
+    total,
+)
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.machine_readings import (
     core_time,
@@ -216,23 +224,28 @@ def core_use(scope: Scope) -> CoreUse:
     # A worker's feeder thread, which sends a batch while the next one is made, is no helper. Its
     # time is taken from the median: it is longer where the thread had no core.
     sending = len(batches) * sum(
-        np.nan_to_num(median(number(batches, name))) for name in ("pickle_ns", "write_ns")
+        np.nan_to_num(median(float_column(batches, name))) for name in ("pickle_ns", "write_ns")
     )
     of_fetch, of_step = _columns("fetch_ns", ""), _columns("step_ns", "step_")
-    step = _threads(*(number(waits, name) for name in of_step))
-    in_workers = integer(batches, "worker") >= 0
+    step = _threads(*(float_column(waits, name) for name in of_step))
+    in_workers = int_column(batches, "worker") >= 0
     spinning = _SPIN_NS * int((~in_workers).sum()) if step.helper_share >= LEAST_HELPERS else 0.0
-    fetch = _threads(*(number(batches, name) for name in of_fetch), beside_ns=sending + spinning)
-    made = number(batches, "process_cpu_ns")[in_workers]
+    fetch = _threads(
+        *(float_column(batches, name) for name in of_fetch), beside_ns=sending + spinning
+    )
+    made = float_column(batches, "process_cpu_ns")[in_workers]
     # Of a partly recorded loop the mean stands for all batches.
     workers = _mean(made) * len(waits) if made.size else 0.0
-    main = sum(total(number(waits, f"{part}_process_cpu_ns")) for part in ("wait", "step"))
-    known = np.isfinite(number(waits, "wait_process_cpu_ns")).any()
+    main = sum(total(float_column(waits, f"{part}_process_cpu_ns")) for part in ("wait", "step"))
+    known = np.isfinite(float_column(waits, "wait_process_cpu_ns")).any()
     loop = loop_times(scope.epochs, waits)
     children = _of_children(scope)
     beside = _beside_batches(scope, sending, loop)
     kept = _of_kept_children(scope, loop)
-    loop_ns, used_ns = total(number(loop, "loop_ns")), workers + main + children + beside + kept
+    loop_ns, used_ns = (
+        total(float_column(loop, "loop_ns")),
+        workers + main + children + beside + kept,
+    )
     own = ratio(used_ns, loop_ns * scope.cores) if known else math.nan
     used, most = _used_share(scope, loop), _most_of_others(scope, loop)
     others = max(min(used - own, most), 0.0)
@@ -243,7 +256,7 @@ def core_use(scope: Scope) -> CoreUse:
         step=step,
         own_share=own,
         others_share=others,
-        children_share=ratio(children, children + total(number(batches, "cpu_ns"))),
+        children_share=ratio(children, children + total(float_column(batches, "cpu_ns"))),
         stolen_share=stolen_share(scope),
         used_share=used,
         beside_cores=ratio(beside, loop_ns),
@@ -259,15 +272,18 @@ def _beside_batches(scope: Scope, sending_ns: float, loop: pd.DataFrame) -> floa
     were not read are taken to use as much; those of loaders that the program keeps go on beside.
     """
     readings = scope.children
-    wall, used = number(readings, "own_ns"), number(readings, "own_cpu_ns")
-    mine = (integer(readings, "worker") >= 0) & (wall > 0) & (used >= 0)
-    loop_ns = total(number(loop, "loop_ns"))
+    wall, used = float_column(readings, "own_ns"), float_column(readings, "own_cpu_ns")
+    mine = (int_column(readings, "worker") >= 0) & (wall > 0) & (used >= 0)
+    loop_ns = total(float_column(loop, "loop_ns"))
     if not mine.any() or not loop_ns > 0:
         return 0.0
     batches = scope.batches
-    made = total(number(batches, "process_cpu_ns")[integer(batches, "worker") >= 0]) + sending_ns
+    made = (
+        total(float_column(batches, "process_cpu_ns")[int_column(batches, "worker") >= 0])
+        + sending_ns
+    )
     cores = total(used[mine] / wall[mine]) * ratio(scope.num_workers, int(mine.sum()))
-    span = float(number(loop, "end_ns").max() - number(loop, "start_ns").min())
+    span = float(float_column(loop, "end_ns").max() - float_column(loop, "start_ns").min())
     if total(wall[mine]) > scope.num_workers * span:
         cores = max(cores, ratio(total(used[mine]), span))
     return max(cores - made / loop_ns, 0.0) * loop_ns
@@ -275,20 +291,20 @@ def _beside_batches(scope: Scope, sending_ns: float, loop: pd.DataFrame) -> floa
 
 def _of_children(scope: Scope) -> float:
     """Return the CPU time of processes that workers started, ns."""
-    used = number(scope.children, "cpu_ns")[integer(scope.children, "worker") >= 0]
+    used = float_column(scope.children, "cpu_ns")[int_column(scope.children, "worker") >= 0]
     return total(used[used > 0])
 
 
 def _of_kept_children(scope: Scope, loop: pd.DataFrame) -> float:
     """Return the CPU time, in the loops, of kept processes that make no batches, ns."""
     readings, cores = scope.children, 0.0
-    wall, used = number(readings, "own_ns"), number(readings, "kept_cpu_ns")
-    in_worker = integer(readings, "worker") >= 0
+    wall, used = float_column(readings, "own_ns"), float_column(readings, "kept_cpu_ns")
+    in_worker = int_column(readings, "worker") >= 0
     for mine, count in ((~in_worker, 1), (in_worker, scope.num_workers)):
         known = mine & (wall > 0) & (used >= 0)
         if known.any():
             cores += total(used[known] / wall[known]) * count / int(known.sum())
-    return cores * total(number(loop, "loop_ns"))
+    return cores * total(float_column(loop, "loop_ns"))
 
 
 def _most_of_others(scope: Scope, loop: pd.DataFrame) -> float:
@@ -300,7 +316,7 @@ def _most_of_others(scope: Scope, loop: pd.DataFrame) -> float:
     if math.isnan(spent) or len(scope.ranks) > 1 or _span(machine, loop) is None:
         return math.inf
     used, _ = core_time(machine)
-    cores_ns = total(number(loop, "loop_ns")) * scope.cores
+    cores_ns = total(float_column(loop, "loop_ns")) * scope.cores
     return max(ratio(float(used[-1] - used[0]) - spent, cores_ns), 0.0)
 
 
@@ -314,9 +330,12 @@ def _used_share(scope: Scope, loop: pd.DataFrame) -> float:
     if span is None or len(scope.ranks) > 1:
         return math.nan
     begin, last = span
-    if total(number(loop, "loop_ns")) < _MOST_OF_IT * (last - begin) or last - begin < _LEAST_NS:
+    if (
+        total(float_column(loop, "loop_ns")) < _MOST_OF_IT * (last - begin)
+        or last - begin < _LEAST_NS
+    ):
         return math.nan
-    times = number(machine, "time_ns")
+    times = float_column(machine, "time_ns")
     used, whole = core_time(machine)
     if whole[-1] - whole[0] > (times[-1] - times[0]) * (scope.cores + 0.5):
         return math.nan  # these are not the cores that the program was bound to
@@ -331,9 +350,9 @@ def _idle_cores(scope: Scope) -> float:
     not.
     """
     epochs = scope.epochs
-    if len(scope.ranks) > 1 or not number(scope.machine, "idle_ns").any():
+    if len(scope.ranks) > 1 or not float_column(scope.machine, "idle_ns").any():
         return math.nan
-    spent = np.nansum(number(epochs, "end_ns") - number(epochs, "start_ns"))
+    spent = np.nansum(float_column(epochs, "end_ns") - float_column(epochs, "start_ns"))
     if not spent >= _LEAST_NS:
         return math.nan
     return min(within_loops(scope, "idle_ns") / float(spent), scope.cores)
@@ -341,10 +360,10 @@ def _idle_cores(scope: Scope) -> float:
 
 def _span(machine: pd.DataFrame, loop: pd.DataFrame) -> tuple[float, float] | None:
     """Return when the first loop began and the last one ended; None: no readings around."""
-    start, end = number(loop, "start_ns"), number(loop, "end_ns")
+    start, end = float_column(loop, "start_ns"), float_column(loop, "end_ns")
     if len(machine) < 2 or not len(loop) or np.isnan([*start, *end]).any():
         return None
-    begin, last, times = float(start.min()), float(end.max()), number(machine, "time_ns")
+    begin, last, times = float(start.min()), float(end.max()), float_column(machine, "time_ns")
     return (begin, last) if times[0] <= begin and last <= times[-1] else None
 
 

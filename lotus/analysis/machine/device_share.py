@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lotus.analysis.common.columns import flag, number, ratio, total
+from lotus.analysis.common.columns import flag, float_column, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.common.warm_up import WARM_UP
 
@@ -27,13 +27,13 @@ class DeviceShare:
 def device_share(scope: Scope) -> DeviceShare | None:
     """Return the device's part of a loop; None where no device was timed."""
     waits = scope.waits
-    idle, busy = (number(waits, f"device_{name}_ns") for name in ("idle", "busy"))
-    known = ~np.isnan(idle + busy) & ~(number(waits, WARM_UP) > 0)
+    idle, busy = (float_column(waits, f"device_{name}_ns") for name in ("idle", "busy"))
+    known = ~np.isnan(idle + busy) & ~(float_column(waits, WARM_UP) > 0)
     if not known.any():
         return None
     idle_ns, busy_ns = total(idle[known]), total(busy[known])
-    wait_ns = total(number(waits, "wait_ns")[known])
-    step_ns = total(number(waits, "step_ns")[known])
+    wait_ns = total(float_column(waits, "wait_ns")[known])
+    step_ns = total(float_column(waits, "step_ns")[known])
     return DeviceShare(
         steps=int(known.sum()),
         taken=int((~flag(waits, "failed")).sum()),

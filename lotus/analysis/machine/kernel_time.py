@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lotus.analysis.common.columns import integer, mean, number, ratio, total
+from lotus.analysis.common.columns import float_column, int_column, mean, ratio, total
 from lotus.analysis.common.scope import Scope
 
 _LEAST_CPU_NS = 1e9  # read in clock ticks of 10 ms
@@ -45,16 +45,16 @@ def making_kernel_time(scope: Scope) -> KernelTime:
     """Return the kernel's part of the making of a loader's batches."""
     batches = scope.batches
     in_workers = scope.num_workers > 0
-    cpu_ns = number(batches, "process_cpu_ns")
+    cpu_ns = float_column(batches, "process_cpu_ns")
     kernel = _kernel_time(scope, in_workers, None if in_workers else total(cpu_ns))
-    sent = np.nan_to_num(number(batches, "bytes")) / _PAGE_BYTES
-    faults = mean(np.maximum(number(batches, "minor_faults") - sent, 0.0))
+    sent = np.nan_to_num(float_column(batches, "bytes")) / _PAGE_BYTES
+    faults = mean(np.maximum(float_column(batches, "minor_faults") - sent, 0.0))
     return _with_faults(kernel, faults, mean(cpu_ns))
 
 
 def step_kernel_time(scope: Scope) -> KernelTime:
     """Return the kernel's part of a loop's training steps."""
-    cpu_ns = number(scope.waits, "step_process_cpu_ns")
+    cpu_ns = float_column(scope.waits, "step_process_cpu_ns")
     kernel = _kernel_time(scope, False, total(cpu_ns))
     steps = int((cpu_ns >= 0).sum())
     return _with_faults(kernel, ratio(kernel.faults, steps), ratio(total(cpu_ns), steps))
@@ -76,13 +76,14 @@ def _kernel_time(scope: Scope, in_workers: bool, own_ns: float | None) -> Kernel
     is known then of work that has not nearly all of their time.
     """
     readings = scope.children
-    used, system = number(readings, "own_cpu_ns"), number(readings, "own_system_ns")
-    mine = ((integer(readings, "worker") >= 0) == in_workers) & (used > 0) & (system >= 0)
+    used, system = float_column(readings, "own_cpu_ns"), float_column(readings, "own_system_ns")
+    mine = ((int_column(readings, "worker") >= 0) == in_workers) & (used > 0) & (system >= 0)
     cpu_ns, system_ns = total(used[mine]), total(system[mine])
     if cpu_ns < _LEAST_CPU_NS or (own_ns is not None and not own_ns >= _MOSTLY * cpu_ns):
         return KernelTime()
     faults, copied, copies = (
-        number(readings, f"own_{name}")[mine] for name in ("minor_faults", "copied_bytes", "copies")
+        float_column(readings, f"own_{name}")[mine]
+        for name in ("minor_faults", "copied_bytes", "copies")
     )
     known = (copied >= 0).all() and (copies >= 0).all()
     copying = _COPY_NS_PER_BYTE * total(copied) + _NS_PER_COPY * total(copies)

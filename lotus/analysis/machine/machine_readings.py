@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, number, ratio
+from lotus.analysis.common.columns import Floats, float_column, ratio
 from lotus.analysis.common.scope import Scope
 
 SWAPPED = 64 << 20  # bytes: a machine swaps less by itself
@@ -23,20 +23,20 @@ def growth(machine: pd.DataFrame, counts: Floats, start_ns: Floats, end_ns: Floa
         return 0.0
     edges = np.stack([start_ns, end_ns])
     edges = edges[:, ~np.isnan(edges).any(axis=0)]
-    read = np.interp(edges, number(machine, "time_ns")[known], counts[known])
+    read = np.interp(edges, float_column(machine, "time_ns")[known], counts[known])
     return float(np.maximum(read[1] - read[0], 0.0).sum())
 
 
 def within_loops(scope: Scope, name: str) -> float:
     """Return how much a counter of `Run.machine` grew in the loops; 0.0 if it is not known."""
-    start_ns, end_ns = number(scope.epochs, "start_ns"), number(scope.epochs, "end_ns")
-    return growth(scope.machine, number(scope.machine, name), start_ns, end_ns)
+    start_ns, end_ns = float_column(scope.epochs, "start_ns"), float_column(scope.epochs, "end_ns")
+    return growth(scope.machine, float_column(scope.machine, name), start_ns, end_ns)
 
 
 def core_time(machine: pd.DataFrame) -> tuple[Floats, Floats]:
     """Return the machine's CPU time since its boot (used, used and idle), ns, at each reading."""
-    used = number(machine, "busy_ns") + number(machine, "stolen_ns")
-    return used, used + number(machine, "idle_ns")
+    used = float_column(machine, "busy_ns") + float_column(machine, "stolen_ns")
+    return used, used + float_column(machine, "idle_ns")
 
 
 def stolen_share(scope: Scope) -> float:
@@ -44,7 +44,7 @@ def stolen_share(scope: Scope) -> float:
 
     It is the steal time: other virtual machines had the cores, or this one may use only a part.
     """
-    start_ns, end_ns = number(scope.epochs, "start_ns"), number(scope.epochs, "end_ns")
+    start_ns, end_ns = float_column(scope.epochs, "start_ns"), float_column(scope.epochs, "end_ns")
     whole = growth(scope.machine, core_time(scope.machine)[1], start_ns, end_ns)
     return ratio(within_loops(scope, "stolen_ns"), whole) if whole > 0 else 0.0
 
@@ -55,7 +55,10 @@ def least_memory_share(machine: pd.DataFrame, whole_bytes: float) -> float:
     Of a cgroup's limit where that left less than the machine, which has `whole_bytes` (NaN: not
     known). `machine` is a table as `Run.machine`.
     """
-    left, limit = number(machine, "available_bytes"), number(machine, "memory_limit_bytes")
+    left, limit = (
+        float_column(machine, "available_bytes"),
+        float_column(machine, "memory_limit_bytes"),
+    )
     shares = (left / np.where(limit > 0, limit, whole_bytes))[left >= 0]
     known = shares[np.isfinite(shares)]
     return float(known.min()) if known.size else math.nan

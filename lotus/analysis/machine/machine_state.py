@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lotus.analysis.common.columns import number, ratio
+from lotus.analysis.common.columns import float_column, ratio
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.core_use import CoreUse
 from lotus.analysis.machine.machine_readings import within_loops
@@ -41,10 +41,10 @@ class MachineState:
 def machine_state(scope: Scope, use: CoreUse) -> MachineState:
     """Return the state of the machine in the loops of a loader; `use`: that of its cores."""
     epochs = scope.epochs
-    loops_ns = float(np.nansum(number(epochs, "end_ns") - number(epochs, "start_ns")))
+    loops_ns = float(np.nansum(float_column(epochs, "end_ns") - float_column(epochs, "start_ns")))
 
     def grown(name: str) -> float:
-        known = (number(scope.machine, name) >= 0).sum() >= 2 and loops_ns > 0
+        known = (float_column(scope.machine, name) >= 0).sum() >= 2 and loops_ns > 0
         return within_loops(scope, name) if known else math.nan
 
     def share(name: str) -> float:
@@ -52,7 +52,9 @@ def machine_state(scope: Scope, use: CoreUse) -> MachineState:
 
     available, frequency = (
         values[values >= 0]
-        for values in (number(scope.machine, name) for name in ("available_bytes", "frequency_khz"))
+        for values in (
+            float_column(scope.machine, name) for name in ("available_bytes", "frequency_khz")
+        )
     )
     return MachineState(
         cores=scope.cores,

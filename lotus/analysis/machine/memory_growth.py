@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, flag, integer, number, ratio, ratios
+from lotus.analysis.common.columns import Floats, flag, float_column, int_column, ratio, ratios
 from lotus.analysis.common.scope import Scope
 
 _LEAST_COPIED = 64 << 20  # bytes a worker: imports and a garbage collection copy some 50 MB
@@ -84,7 +84,7 @@ def growth_of(
     """
     each = [
         growth
-        for pid in dict.fromkeys(integer(readings, "pid").tolist())
+        for pid in dict.fromkeys(int_column(readings, "pid").tolist())
         if (growth := _of_process(readings[readings["pid"] == pid], faulted.get(pid, math.inf)))
     ]
     if not each:
@@ -110,11 +110,11 @@ def _available(machine: pd.DataFrame, last_ns: float) -> tuple[float, float]:
 
     At the last reading of the workers: once they have ended, their memory is free again.
     """
-    available = number(machine, "available_bytes")
-    before = np.flatnonzero((number(machine, "time_ns") <= last_ns) & (available >= 0))
+    available = float_column(machine, "available_bytes")
+    before = np.flatnonzero((float_column(machine, "time_ns") <= last_ns) & (available >= 0))
     if not before.size:
         return math.nan, 0.0
-    limit = number(machine, "memory_limit_bytes")[before[-1]]
+    limit = float_column(machine, "memory_limit_bytes")[before[-1]]
     return float(available[before[-1]]), float(limit) if limit > 0 else 0.0
 
 
@@ -123,7 +123,7 @@ def _longest_s(scope: Scope) -> float:
     complete = flag(scope.epochs, "exhausted")
     if scope.settings.get("persistent_workers") or not len(complete) or not complete.all():
         return math.inf
-    took = number(scope.epochs, "end_ns") - number(scope.epochs, "start_ns")
+    took = float_column(scope.epochs, "end_ns") - float_column(scope.epochs, "start_ns")
     return float(np.nanmax(took, initial=0.0)) / 1e9
 
 
@@ -135,30 +135,33 @@ def _of_workers(scope: Scope) -> pd.DataFrame:
     memory, own = scope.memory, scope.resources
     outside = pd.DataFrame(
         {
-            "pid": integer(memory, "pid"),
-            "time": number(memory, "time_ns"),
-            **{name: number(memory, name) for name in ("rss", "private", "shared", "anonymous")},
+            "pid": int_column(memory, "pid"),
+            "time": float_column(memory, "time_ns"),
+            **{
+                name: float_column(memory, name)
+                for name in ("rss", "private", "shared", "anonymous")
+            },
         }
-    )[integer(memory, "worker") >= 0]
-    pss, rss = number(own, "pss"), number(own, "rss")
+    )[int_column(memory, "worker") >= 0]
+    pss, rss = float_column(own, "pss"), float_column(own, "rss")
     # Just after the fork all processes share about the same pages.
     sharers = max(scope.num_workers, 1) + 1
     private = np.maximum(sharers * pss - rss, 0.0) / (sharers - 1)
     inside = pd.DataFrame(
         {
-            "pid": integer(own, "pid"),
-            "time": number(own, "time_ns"),
+            "pid": int_column(own, "pid"),
+            "time": float_column(own, "time_ns"),
             "rss": rss,
             "private": private,
             "shared": np.nan,
             "anonymous": np.nan,
         }
-    )[(integer(own, "worker") >= 0) & (pss > 0)]
+    )[(int_column(own, "worker") >= 0) & (pss > 0)]
     inside = inside.sort_values("time").drop_duplicates("pid")
     # A worker that read itself before the others were forked shared its pages with fewer, so its
     # own part looks larger: the smallest part is the best estimate.
     inside["private"] = inside["rss"] * np.min(
-        ratios(number(inside, "private"), number(inside, "rss")), initial=1.0
+        ratios(float_column(inside, "private"), float_column(inside, "rss")), initial=1.0
     )
     outside = outside[outside["pid"].isin(inside["pid"])]
     return pd.concat([inside, outside], ignore_index=True).sort_values("time", kind="stable")
@@ -168,14 +171,14 @@ def touched_bytes(scope: Scope) -> dict[int, float]:
     """Return how many bytes of pages each process touched anew while making batches, if known."""
     if scope.partial:
         return {}
-    pid, faults = integer(scope.batches, "pid"), number(scope.batches, "minor_faults")
+    pid, faults = int_column(scope.batches, "pid"), float_column(scope.batches, "minor_faults")
     sums = pd.Series(faults * mmap.PAGESIZE).groupby(pid).sum(min_count=1).dropna()
-    return dict(zip(integer(sums.reset_index(), "index").tolist(), sums.tolist(), strict=True))
+    return dict(zip(int_column(sums.reset_index(), "index").tolist(), sums.tolist(), strict=True))
 
 
 def _of_process(readings: pd.DataFrame, faulted: float) -> _Process | None:
     rss, private, shared, anonymous, time = (
-        number(readings, name) for name in ("rss", "private", "shared", "anonymous", "time")
+        float_column(readings, name) for name in ("rss", "private", "shared", "anonymous", "time")
     )
     outside = np.isfinite(anonymous)
     if len(readings) < 2 or not outside.any():

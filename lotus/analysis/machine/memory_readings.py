@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Ints, integer, number
+from lotus.analysis.common.columns import Ints, float_column, int_column
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.memory_growth import touched_bytes
 
@@ -32,7 +32,7 @@ def memory_of_workers(scope: Scope) -> pd.DataFrame:
     (why that is not known, "" where it is).
     """
     table = memory_readings(scope)
-    ready = pd.Series(number(scope.workers, "ready_ns"), integer(scope.workers, "pid"))
+    ready = pd.Series(float_column(scope.workers, "ready_ns"), int_column(scope.workers, "pid"))
     # As it starts, a worker shares its pages with fewer processes than later.
     begin = table["pid"].map(ready[~ready.index.duplicated()])
     settled = table["pss"].where(~(table["time_ns"] < begin))
@@ -51,11 +51,11 @@ def memory_of_workers(scope: Scope) -> pd.DataFrame:
 
 def _ranks(scope: Scope) -> Ints:
     """Return the rank of each of the launcher's readings."""
-    pids = integer(scope.memory, "pid")
+    pids = int_column(scope.memory, "pid")
     if not pids.size:
         return pids
     known = [
-        pd.Series(integer(frame, "rank")).groupby(integer(frame, "pid")).first()
+        pd.Series(int_column(frame, "rank")).groupby(int_column(frame, "pid")).first()
         for frame in (scope.batches, scope.waits)
     ]
     ranks = pd.concat(known)
@@ -66,8 +66,8 @@ def _ranks(scope: Scope) -> Ints:
 def _table(readings: pd.DataFrame) -> pd.DataFrame:
     names = ("time_ns", "pss", "private", "anonymous", "sharers")
     return pd.DataFrame(
-        {name: integer(readings, name) for name in _KEYS}
-        | {name: number(readings, name) for name in names}
+        {name: int_column(readings, name) for name in _KEYS}
+        | {name: float_column(readings, name) for name in names}
     )
 
 

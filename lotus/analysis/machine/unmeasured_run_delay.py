@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import integer, number
+from lotus.analysis.common.columns import float_column, int_column
 
 _COLUMNS = {  # of a thread's delay, and of CPU time that the same version measures anywhere
     "batches": (("run_delay_ns", "process_cpu_ns"),),
@@ -37,12 +37,12 @@ def without_core(tables: Mapping[str, pd.DataFrame]) -> str:
         frame = tables[name]
         for delay, cpu in columns:
             if delay in frame:
-                known = {"delay": np.isfinite(number(frame, delay))}
-                known["cpu"] = np.isfinite(number(frame, cpu))
+                known = {"delay": np.isfinite(float_column(frame, delay))}
+                known["cpu"] = np.isfinite(float_column(frame, cpu))
                 recorded = known["delay"] | known["cpu"]
                 if "fetch_ns" in frame:
-                    recorded |= np.isfinite(number(frame, "fetch_ns"))
-                table = pd.DataFrame({"rank": integer(frame, "rank")} | known)
+                    recorded |= np.isfinite(float_column(frame, "fetch_ns"))
+                table = pd.DataFrame({"rank": int_column(frame, "rank")} | known)
                 rows.append(table[recorded])
     if not rows:
         return ""

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.loop_phases import loop_phases
-from lotus.analysis.common.columns import Ints, flag, integer, number, total
+from lotus.analysis.common.columns import Ints, flag, float_column, int_column, total
 from lotus.analysis.common.scope import RunLike, Scope, table
 from lotus.analysis.observations.looks import (
     COLLATE,
@@ -56,14 +56,16 @@ def making(run: RunLike, scope: Scope) -> LookedPart:
     A main process without workers makes the batches of all its loaders.
     """
     batches = table(run, "batches")
-    batches = batches[np.isin(integer(batches, "pid"), pd.unique(integer(scope.batches, "pid")))]
-    loaders = np.unique(integer(batches, "loader"))
+    batches = batches[
+        np.isin(int_column(batches, "pid"), pd.unique(int_column(scope.batches, "pid")))
+    ]
+    loaders = np.unique(int_column(batches, "loader"))
     contents = scope.calls.contents
     samples, cells = contents.samples, contents.operations.cells
-    samples = samples[np.isin(integer(samples, "loader"), loaders)]
-    cells = cells[np.isin(integer(cells, "loader"), loaders) & flag(cells, "in_sample")]
-    fetch, collate = (total(number(batches, name)) for name in ("fetch_ns", "collate_ns"))
-    own = total(number(samples, "own_ns")) if len(samples) else fetch - collate
+    samples = samples[np.isin(int_column(samples, "loader"), loaders)]
+    cells = cells[np.isin(int_column(cells, "loader"), loaders) & flag(cells, "in_sample")]
+    fetch, collate = (total(float_column(batches, name)) for name in ("fetch_ns", "collate_ns"))
+    own = total(float_column(samples, "own_ns")) if len(samples) else fetch - collate
     times = {OWN_CODE: own, COLLATE: collate, **_times_alone(cells)}
     clock = _clock_share(batches, "fetch_ns", "", fetch)
     return LookedPart(
@@ -79,7 +81,7 @@ def making(run: RunLike, scope: Scope) -> LookedPart:
 
 
 def _times_alone(cells: pd.DataFrame) -> dict[str, float]:
-    took = pd.Series(number(cells, "duration_ns"))
+    took = pd.Series(float_column(cells, "duration_ns"))
     whole = took.groupby(cells["operation"].astype(str).to_numpy()).sum()
     within = took.groupby(cells["parent"].astype(str).to_numpy()).sum()
     alone = whole.sub(within.reindex(whole.index, fill_value=0.0))
@@ -88,14 +90,14 @@ def _times_alone(cells: pd.DataFrame) -> dict[str, float]:
 
 def loop(run: RunLike, scope: Scope) -> LookedPart:
     """Return `next` and the training step of the main threads that iterate a loader."""
-    pids = pd.unique(integer(scope.waits, "pid"))
+    pids = pd.unique(int_column(scope.waits, "pid"))
     waits, batches = (
-        each[np.isin(integer(each, "pid"), pids)]
+        each[np.isin(int_column(each, "pid"), pids)]
         for each in (table(run, "waits"), table(run, "batches"))
     )
-    loaders = np.unique(integer(waits, "loader"))
+    loaders = np.unique(int_column(waits, "loader"))
     # What the main process makes is in `next`, but looks find its operations.
-    made = total(number(batches, "fetch_ns")[integer(batches, "worker") < 0])
+    made = total(float_column(batches, "fetch_ns")[int_column(batches, "worker") < 0])
     phases = loop_phases(waits, table(run, "epochs"), pids)
     times = {NEXT: max(phases.next_ns - made, 0.0), STEP: phases.step_ns}
     clocks = {
@@ -103,8 +105,8 @@ def loop(run: RunLike, scope: Scope) -> LookedPart:
         STEP: _clock_share(waits, "step_ns", "step_", times[STEP]),
     }
     looks, places = (_of_loop(each, pids) for each in (scope.blocking, scope.places))
-    settings = run.loaders[np.isin(integer(run.loaders, "loader"), loaders)]
-    awaits = [*_OVER] if (integer(settings, "num_workers") > 0).any() else []
+    settings = run.loaders[np.isin(int_column(run.loaders, "loader"), loaders)]
+    awaits = [*_OVER] if (int_column(settings, "num_workers") > 0).any() else []
     awaits += [LOCK] if awaits and flag(settings, "pin_memory").any() else []
     return LookedPart(
         LOOP,
@@ -123,7 +125,7 @@ def _of_loop(looks: pd.DataFrame, pids: Ints) -> pd.DataFrame:
     if not len(looks):
         return looks
     rows: pd.DataFrame = looks[
-        np.isin(integer(looks, "pid"), pids) & looks["operation"].isin([NEXT, STEP])
+        np.isin(int_column(looks, "pid"), pids) & looks["operation"].isin([NEXT, STEP])
     ]
     return rows
 
@@ -132,15 +134,15 @@ def _counts(looks: pd.DataFrame) -> dict[str, dict[str, int]]:
     result: dict[str, dict[str, int]] = {}
     if len(looks):
         keys = [looks[name].to_numpy() for name in ("operation", "reason")]
-        for key, count in pd.Series(integer(looks, "looks")).groupby(keys).sum().items():
+        for key, count in pd.Series(int_column(looks, "looks")).groupby(keys).sum().items():
             operation, reason = map(str, cast("tuple[str, str]", key))
             result.setdefault(operation, {})[reason] = int(count)
     return result
 
 
 def _is_elsewhere(frame: pd.DataFrame) -> bool:
-    pid = integer(frame, "pid")
-    tid = integer(frame, "tid") if "tid" in frame else pid
+    pid = int_column(frame, "pid")
+    tid = int_column(frame, "tid") if "tid" in frame else pid
     return bool(len(frame)) and float((tid == pid).mean()) < _ALL
 
 
@@ -150,7 +152,7 @@ def _clock_share(frame: pd.DataFrame, wall: str, prefix: str, whole_ns: float) -
     NaN where CPU clocks do not cover `whole_ns`, or cover more.
     """
     took, used, delay = (
-        number(frame, name) for name in (wall, f"{prefix}cpu_ns", f"{prefix}run_delay_ns")
+        float_column(frame, name) for name in (wall, f"{prefix}cpu_ns", f"{prefix}run_delay_ns")
     )
     known = ~np.isnan(took + used + delay)
     measured = float(took[known].sum())

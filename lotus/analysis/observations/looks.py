@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import integer, number, ratio, total
+from lotus.analysis.common.columns import float_column, int_column, ratio, total
 from lotus.analysis.common.scope import Scope
 
 COMPUTING, SHARED_LOCK, LOCK = "computing", "shared-lock", "lock"
@@ -65,8 +65,8 @@ def places_of_makers(scope: Scope) -> pd.DataFrame:
 
 
 def _of_makers(scope: Scope, blocking: pd.DataFrame) -> pd.DataFrame:
-    makers = pd.unique(integer(scope.batches, "pid"))
-    making = np.isin(integer(blocking, "pid"), makers)
+    makers = pd.unique(int_column(scope.batches, "pid"))
+    making = np.isin(int_column(blocking, "pid"), makers)
     if len(blocking):
         making &= ~blocking["operation"].isin([NEXT, STEP]).to_numpy()
     return blocking[making]
@@ -85,7 +85,7 @@ def looks_at(blocking: pd.DataFrame, operation: str, time_share: float) -> Looks
     """
     if not len(blocking):
         return Looks()
-    looks = number(blocking, "looks")
+    looks = float_column(blocking, "looks")
     making = ~blocking["operation"].isin([NEXT, STEP]).to_numpy()
     mine = making & (blocking["operation"] == operation).to_numpy()
     count, everything = int(looks[mine].sum()), int(looks[making].sum())
@@ -126,7 +126,7 @@ def ready_share(frame: pd.DataFrame, delay: str, wall: str) -> float:
 
     Observations take that for computing.
     """
-    return min(ratio(total(number(frame, delay)), total(number(frame, wall))), 1.0)
+    return min(ratio(total(float_column(frame, delay)), total(float_column(frame, wall))), 1.0)
 
 
 def at_lock(looks: Looks, ready: float) -> bool:
@@ -144,11 +144,11 @@ def looks_at_step(scope: Scope) -> Looks:
 
 def python_threads(scope: Scope) -> int:
     """Return how many other Python threads the program had, at most; -1: not known."""
-    return int(max(integer(scope.epochs, "threads"), default=-1))
+    return int(max(int_column(scope.epochs, "threads"), default=-1))
 
 
 def _looks(rows: pd.DataFrame) -> Looks:
-    counts = pd.Series(number(rows, "looks")).groupby(rows["reason"].to_numpy()).sum()
+    counts = pd.Series(float_column(rows, "looks")).groupby(rows["reason"].to_numpy()).sum()
     count = int(counts.sum())
     shares = {str(reason): float(part) / count for reason, part in counts.items() if count}
     shares.pop(COMPUTING, None)

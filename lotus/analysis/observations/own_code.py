@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from lotus.analysis.common.columns import integer
+from lotus.analysis.common.columns import int_column
 from lotus.format.stack_frames import LIBRARY
 
 _MOST = 0.5  # of the samples: if no callee has more, the caller is named
@@ -69,7 +69,7 @@ def hot_functions(own_code: pd.DataFrame, part: str) -> list[HotFunction]:
     chain: list[HotFunction] = []
     level = 0
     while True:
-        here = rows[integer(rows, "depth") == level]
+        here = rows[int_column(rows, "depth") == level]
         counts = here.groupby(["function", "file"])["samples"].sum()
         if not len(counts) or counts.max() < _MOST * everything:
             return chain
@@ -133,4 +133,4 @@ def _texts(rows: pd.DataFrame) -> pd.Series:
 def _of_part(own_code: pd.DataFrame, part: str) -> tuple[pd.DataFrame, int]:
     """Return the rows of a part, and its number of samples."""
     rows = own_code[(own_code["part"] == part).to_numpy()] if len(own_code) else own_code
-    return rows, int(integer(rows, "samples", 0)[integer(rows, "depth") == 0].sum())
+    return rows, int(int_column(rows, "samples", 0)[int_column(rows, "depth") == 0].sum())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from lotus.analysis.common.columns import integer
+from lotus.analysis.common.columns import int_column
 from lotus.common.formatting import plain, share
 
 LEAST_LOOKS = 3  # at places: fewer do not tell one
@@ -53,7 +53,7 @@ def most_frequent(
     within: Counter[str] = Counter()
     kinds: dict[str, set[str]] = {}
     for name, kind, count in zip(
-        mine["place"], mine["file_system"], integer(mine, "looks").tolist(), strict=True
+        mine["place"], mine["file_system"], int_column(mine, "looks").tolist(), strict=True
     ):
         at[name] += count
         for place in (name, *_above(name)):

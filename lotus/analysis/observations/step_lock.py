@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from lotus.analysis.batches.components import LEAST_HELPERS
-from lotus.analysis.common.columns import number, ratio, total
+from lotus.analysis.common.columns import float_column, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.device_share import device_share
 from lotus.analysis.observations.looks import (
@@ -50,6 +50,6 @@ def step_lock(scope: Scope, held_in_next: bool) -> StepLock | None:
 def _computes_alone(scope: Scope) -> bool:
     """Return True if the main thread uses nearly all of its process's CPU time in the step."""
     own, everything = (
-        total(number(scope.waits, name)) for name in ("step_cpu_ns", "step_process_cpu_ns")
+        total(float_column(scope.waits, name)) for name in ("step_cpu_ns", "step_process_cpu_ns")
     )
     return ratio(own, everything) > 1.0 - LEAST_HELPERS

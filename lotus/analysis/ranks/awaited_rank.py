@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import integer, number, ratio, total
+from lotus.analysis.common.columns import float_column, int_column, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.common.formatting import share
 
@@ -52,10 +52,10 @@ def which_rank_is_judged(last: tuple[str, float], other: tuple[str, float, float
 
 def held_up(scope: Scope, ranks: pd.DataFrame) -> HeldUp | None:
     """Find the rank; None if it is not clear. `ranks`: as of `rank_table`."""
-    known = ranks[np.isfinite(number(ranks, "wait_share"))]
+    known = ranks[np.isfinite(float_column(ranks, "wait_share"))]
     if len(known) < 2:
         return None
-    shares = number(known, "wait_share")
+    shares = float_column(known, "wait_share")
     last, other = known.iloc[int(shares.argmax())], known.iloc[int(shares.argmin())]
     if last["wait_share"] - other["wait_share"] < LEAST_MORE:
         return None
@@ -79,8 +79,10 @@ def _alike(first: float, second: float) -> bool:
 
 def _blocked_in_step(scope: Scope, rank: int) -> float:
     """Return the share of steps in which a main thread neither computed nor lacked a core."""
-    waits = scope.waits[integer(scope.waits, "rank") == rank]
-    took, cpu, delay = (number(waits, f"step_{name}ns") for name in ("", "cpu_", "run_delay_"))
+    waits = scope.waits[int_column(scope.waits, "rank") == rank]
+    took, cpu, delay = (
+        float_column(waits, f"step_{name}ns") for name in ("", "cpu_", "run_delay_")
+    )
     known = np.isfinite(took + cpu + delay)
     busy = total(cpu[known]) + total(delay[known])
     return 1.0 - ratio(busy, total(took[known]))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, Ints, flag, integer, number
+from lotus.analysis.common.columns import Floats, Ints, flag, float_column, int_column
 from lotus.analysis.common.scope import RunLike, table
 from lotus.analysis.ranks.rank_steps import RankSteps, entries
 
@@ -59,13 +59,13 @@ def explain(
     run: RunLike, steps: RankSteps, ranks: pd.DataFrame, row: int, others: Ints
 ) -> Why | None:
     """Compare `row` of the ranks with the middle one of `others`, by own time of a mean step."""
-    wait, step = number(ranks, "wait_ns"), number(ranks, "step_ns")
+    wait, step = float_column(ranks, "wait_ns"), float_column(ranks, "step_ns")
     own = np.nan_to_num(wait) + step
     others = others[~np.isnan(own[others])]
     if not len(others) or np.isnan(own[row]):
         return None
     at = int(others[np.argsort(own[others], kind="stable")[(len(others) - 1) // 2]])
-    more, size = own[row] - own[at], number(ranks, "size")
+    more, size = own[row] - own[at], float_column(ranks, "size")
     waited, stepped = np.nan_to_num(wait)[row] - np.nan_to_num(wait)[at], step[row] - step[at]
     larger = size[row] / size[at] - 1 if size[at] > 0 else 0.0
     if not more > 0:
@@ -75,8 +75,8 @@ def explain(
     else:
         kind = "input" if waited >= more / 2 else "step"
     name, cost, theirs = _dearest(run, steps, int(steps.ranks[row]), int(steps.ranks[at]))
-    each = number(ranks, "sample_ns")
-    workers, cores = integer(ranks, "workers"), number(ranks, "cores")
+    each = float_column(ranks, "sample_ns")
+    workers, cores = int_column(ranks, "workers"), float_column(ranks, "cores")
     return Why(
         kind=kind,
         reference=int(steps.ranks[at]),
@@ -108,12 +108,12 @@ def _dearest(run: RunLike, steps: RankSteps, rank: int, reference: int) -> tuple
     ops = table(run, "ops")
     if not len(ops) or "operation" not in ops:
         return "", math.nan, math.nan
-    whose = integer(ops, "rank")
-    mine = np.isin(whose, (rank, reference)) & np.isin(integer(ops, "loader"), steps.loaders)
+    whose = int_column(ops, "rank")
+    mine = np.isin(whose, (rank, reference)) & np.isin(int_column(ops, "loader"), steps.loaders)
     mine &= ~flag(ops, "nested")
     ops = ops[mine]
     names = ops["operation"].astype("category").cat
-    codes, took = names.codes.to_numpy().astype(np.int64), number(ops, "duration_ns")
+    codes, took = names.codes.to_numpy().astype(np.int64), float_column(ops, "duration_ns")
     good = (codes >= 0) & ~np.isnan(took)
     count = len(names.categories)
     first = (whose[mine] == rank) & good
@@ -132,9 +132,11 @@ def _dearest(run: RunLike, steps: RankSteps, rank: int, reference: int) -> tuple
 def _samples(run: RunLike, steps: RankSteps, rank: int) -> float:
     """Return samples that were made for the rank, in batches whose making was recorded."""
     batches = table(run, "batches")
-    mine = (integer(batches, "rank") == rank) & np.isin(integer(batches, "loader"), steps.loaders)
-    mine &= ~np.isnan(number(batches, "fetch_ns"))
-    return float(np.nansum(number(batches, "size")[mine]))
+    mine = (int_column(batches, "rank") == rank) & np.isin(
+        int_column(batches, "loader"), steps.loaders
+    )
+    mine &= ~np.isnan(float_column(batches, "fetch_ns"))
+    return float(np.nansum(float_column(batches, "size")[mine]))
 
 
 @dataclass(frozen=True)
@@ -150,17 +152,17 @@ class RankFacts:
 def facts(run: RunLike, steps: RankSteps) -> RankFacts:
     """Return the workers, cores and processor of each rank, as far as the run tells."""
     loaders = table(run, "loaders")
-    mine = np.isin(integer(loaders, "loader"), steps.loaders)
+    mine = np.isin(int_column(loaders, "loader"), steps.loaders)
     count: dict[int, int] = {}
     for rank, workers in zip(
-        integer(loaders, "rank")[mine], integer(loaders, "num_workers")[mine], strict=True
+        int_column(loaders, "rank")[mine], int_column(loaders, "num_workers")[mine], strict=True
     ):
         count[int(rank)] = max(int(workers), count.get(int(rank), -1))
     batches = table(run, "batches")
-    at = np.isin(integer(batches, "loader"), steps.loaders)
-    size, fetch = number(batches, "size")[at], number(batches, "fetch_ns")[at]
+    at = np.isin(int_column(batches, "loader"), steps.loaders)
+    size, fetch = float_column(batches, "size")[at], float_column(batches, "fetch_ns")[at]
     known = ~np.isnan(size) & ~np.isnan(fetch)
-    rank = integer(batches, "rank")[at][known]
+    rank = int_column(batches, "rank")[at][known]
     row = np.minimum(np.searchsorted(steps.ranks, rank), len(steps.ranks) - 1)
     ours = steps.ranks[row] == rank
     samples = np.bincount(row[ours], size[known][ours], len(steps.ranks))

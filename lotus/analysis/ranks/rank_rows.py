@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Bools, Ints, flag, integer, number
+from lotus.analysis.common.columns import Bools, Ints, flag, float_column, int_column
 from lotus.analysis.common.scope import RunLike, table
 
 _FEEDS = 0.5  # of the steps
@@ -33,22 +33,24 @@ def outer_waits(run: RunLike) -> pd.DataFrame:
     step_ns. Of a process whose main thread waited, that thread's only.
     """
     waits = table(run, "waits")
-    columns = {name: integer(waits, name) for name in ("rank", "pid", "loader", "epoch", "batch")}
-    start = integer(waits, "start_ns")
+    columns = {
+        name: int_column(waits, name) for name in ("rank", "pid", "loader", "epoch", "batch")
+    }
+    start = int_column(waits, "start_ns")
     frame = pd.DataFrame(
         {
             **columns,
             "host": _texts(waits, "host"),
-            "world_size": integer(waits, "world_size", 1),
+            "world_size": int_column(waits, "world_size", 1),
             "start": start,
-            "end": start + integer(waits, "wait_ns", 0),
-            "step_ns": number(waits, "step_ns"),
-            "main": integer(waits, "tid") == columns["pid"],
+            "end": start + int_column(waits, "wait_ns", 0),
+            "step_ns": float_column(waits, "step_ns"),
+            "main": int_column(waits, "tid") == columns["pid"],
         }
     )[~flag(waits, "failed")]
     workers = table(run, "workers")
     if len(workers):  # they may iterate loaders of their own
-        made = _pairs(integer(workers, "rank"), integer(workers, "pid"))
+        made = _pairs(int_column(workers, "rank"), int_column(workers, "pid"))
         frame = frame[~np.isin(_pairs(frame["rank"].to_numpy(), frame["pid"].to_numpy()), made)]
     whose = [frame["rank"], frame["pid"]]
     frame = frame[frame["main"] | ~frame["main"].groupby(whose).transform("any")]
@@ -81,12 +83,12 @@ def synced_rows(syncs: pd.DataFrame, waits: pd.DataFrame, partial: bool) -> Rank
     """Return a row of each synchronisation of each rank."""
     frame = pd.DataFrame(
         {
-            **{name: integer(syncs, name) for name in ("rank", "pid", "step")},
+            **{name: int_column(syncs, name) for name in ("rank", "pid", "step")},
             "host": _texts(syncs, "host"),
-            "begin": integer(syncs, "start_ns"),
-            "ready": integer(syncs, "ready_ns"),
-            "end": integer(syncs, "end_ns"),
-            "sync": number(syncs, "exposed_ns"),
+            "begin": int_column(syncs, "start_ns"),
+            "ready": int_column(syncs, "ready_ns"),
+            "end": int_column(syncs, "end_ns"),
+            "sync": float_column(syncs, "exposed_ns"),
         }
     )
     frame = frame[(frame["step"] >= 0) & (frame["ready"] > 0)]

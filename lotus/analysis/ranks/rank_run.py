@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from lotus.analysis.common.columns import integer
+from lotus.analysis.common.columns import int_column
 from lotus.analysis.common.run_contents import ChangedRun
 from lotus.analysis.common.scope import RunLike
 
@@ -31,5 +31,5 @@ class InRank:
         """Return the rows."""
         if "rank" not in frame:
             return frame
-        rows: pd.DataFrame = frame[integer(frame, "rank") == self.rank]
+        rows: pd.DataFrame = frame[int_column(frame, "rank") == self.rank]
         return rows.reset_index(drop=True)

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from lotus.analysis.common.columns import Bools, Floats, Ints, integer, number
+from lotus.analysis.common.columns import Bools, Floats, Ints, float_column, int_column
 from lotus.analysis.common.scope import RunLike, table
 from lotus.analysis.ranks.rank_rows import (
     RankRows,
@@ -90,8 +90,8 @@ def rank_steps(run: RunLike, most_cells: int = MOST_CELLS) -> RankSteps | None:
     rows = synced_rows(syncs, waits, is_partial(run)) if synced else unsynced_rows(waits)
     if not len(rows.frame):
         return None
-    ranks, place = np.unique(integer(rows.frame, "rank"), return_inverse=True)
-    world = integer(syncs if synced else waits, "world_size", 1).max()
+    ranks, place = np.unique(int_column(rows.frame, "rank"), return_inverse=True)
+    world = int_column(syncs if synced else waits, "world_size", 1).max()
     if len(ranks) < 2 and world < 2:
         return None
     made = _matrices(rows.frame, place.reshape(-1), len(ranks), most_cells)
@@ -123,8 +123,8 @@ def rank_steps(run: RunLike, most_cells: int = MOST_CELLS) -> RankSteps | None:
 def _several(*tables: pd.DataFrame) -> bool:
     """Return True if these tables have more than one rank."""
     known = [each for each in tables if len(each)]
-    ranks = {int(rank) for each in known for rank in np.unique(integer(each, "rank"))}
-    return len(ranks) > 1 or any(integer(each, "world_size", 1).max() > 1 for each in known)
+    ranks = {int(rank) for each in known for rank in np.unique(int_column(each, "rank"))}
+    return len(ranks) > 1 or any(int_column(each, "world_size", 1).max() > 1 for each in known)
 
 
 def long_table(steps: RankSteps) -> pd.DataFrame:
@@ -249,8 +249,8 @@ def _hosts(frame: pd.DataFrame, place: Ints, ranks: int) -> list[str]:
 def _sizes(run: RunLike, rows: RankRows, ranks: Ints, place: Ints) -> Floats:
     """Return the samples that each rank takes for a step, on average: batch size times batches."""
     batches = table(run, "batches")
-    mine = np.isin(integer(batches, "loader"), rows.loaders)
-    size, rank = number(batches, "size")[mine], integer(batches, "rank")[mine]
+    mine = np.isin(int_column(batches, "loader"), rows.loaders)
+    size, rank = float_column(batches, "size")[mine], int_column(batches, "rank")[mine]
     known = ~np.isnan(size) & np.isin(rank, ranks)
     at = np.searchsorted(ranks, rank[known])
     count = np.bincount(at, minlength=len(ranks))

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.waits import loop_times
-from lotus.analysis.common.columns import Floats, flag, median, number, ratio, total
+from lotus.analysis.common.columns import Floats, flag, float_column, median, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.replay.loader_replay import replay
 from lotus.analysis.replay.recorded_epochs import LEAST_BATCHES, RecordedEpoch, recorded_epochs
@@ -85,7 +85,7 @@ class GainPrediction:
     def with_kept_workers(self) -> Prediction:
         """Predict the gain of saving the start-ups and shut-downs of all epochs but one."""
         epochs = self._scope.epochs
-        times = number(epochs, "startup_ns"), number(epochs, "shutdown_ns")
+        times = float_column(epochs, "startup_ns"), float_column(epochs, "shutdown_ns")
         spent = sum((np.nan_to_num(each) for each in times), np.zeros(len(epochs)))
         loop = self._loop_ns + self._last_steps_ns()
         if len(self._scope.ranks) > 1 or len(epochs) < 2 or not loop > total(spent):
@@ -100,7 +100,7 @@ class GainPrediction:
 
     @cached_property
     def _loop_ns(self) -> float:
-        return total(number(self._loop_times, "loop_ns"))
+        return total(float_column(self._loop_times, "loop_ns"))
 
     def _last_steps_ns(self) -> float:
         """Training steps after the last batches of epochs that were left, ns.
@@ -110,9 +110,9 @@ class GainPrediction:
         """
         loop = self._loop_times.sort_values("start_ns", kind="stable")
         left = ~flag(loop, "exhausted")[:-1]
-        over = number(loop, "last_ns") + number(loop, "shutdown_ns")
-        until = np.maximum(number(loop, "start_ns")[1:] - over[:-1], 0.0)[left]
-        steps = number(self._scope.waits, "step_ns")
+        over = float_column(loop, "last_ns") + float_column(loop, "shutdown_ns")
+        until = np.maximum(float_column(loop, "start_ns")[1:] - over[:-1], 0.0)[left]
+        steps = float_column(self._scope.waits, "step_ns")
         steps = steps[steps > 0]
         return total(np.minimum(until, np.median(steps)) if steps.size else until)
 
@@ -182,7 +182,7 @@ class GainPrediction:
         if workers and not self._workers:
             # None of the workers' cost was measured.
             sending = _SENDING_NS + _SENDING_NS_PER_BYTE * np.nan_to_num(
-                median(number(self._scope.batches, "bytes"))
+                median(float_column(self._scope.batches, "bytes"))
             )
             longer = _SHARED_STEP_AT_WORST if loses else 1.0
             worst = self._times(workers, prefetch, sending, longer)
@@ -210,7 +210,7 @@ class GainPrediction:
         """
         steps = self._scope.waits
         took, own, everything = (
-            total(number(steps, f"step_{name}ns")) for name in ("", "cpu_", "process_cpu_")
+            total(float_column(steps, f"step_{name}ns")) for name in ("", "cpu_", "process_cpu_")
         )
         helpers = ratio(everything - own, took)
         more = workers > self._workers and workers + 1.0 + helpers > self._cores
@@ -230,9 +230,11 @@ class GainPrediction:
     def _replayed_share(self) -> float:
         """Return share of the loops' time that is replayed: after each epoch's first batch."""
         waits = self._scope.waits
-        first = number(waits, "batch") == 0
-        spent = np.nan_to_num(number(waits, "wait_ns")) + np.nan_to_num(number(waits, "step_ns"))
-        before = total(np.nan_to_num(number(waits, "wait_ns"))[first])
+        first = float_column(waits, "batch") == 0
+        spent = np.nan_to_num(float_column(waits, "wait_ns")) + np.nan_to_num(
+            float_column(waits, "step_ns")
+        )
+        before = total(np.nan_to_num(float_column(waits, "wait_ns"))[first])
         return min(max(ratio(total(spent) - before, self._loop_ns), 0.0), 1.0)
 
     def _started_share(self, workers: int, kept: bool) -> float:
@@ -243,5 +245,5 @@ class GainPrediction:
             each = start + (workers - 1) * _BETWEEN_NS + _END_NS
             times = 1 if kept else len(scope.epochs)
             return ratio(each * times, self._loop_ns) if workers else 0.0
-        in_iter = total(number(scope.epochs, "iter_ns"))
+        in_iter = total(float_column(scope.epochs, "iter_ns"))
         return ratio(in_iter, self._loop_ns) * (workers / self._workers - 1.0)

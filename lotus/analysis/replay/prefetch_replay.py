@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Bools, Floats, median, number
+from lotus.analysis.common.columns import Bools, Floats, float_column, median
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.replay.recorded_epochs import RecordedEpoch, recorded_epochs
 
@@ -67,7 +67,7 @@ def enough_prefetch(
     that they come again. `undisturbed`: epochs of the loop without other programs, to find it for
     that; None: for the recorded one, if its replay comes near to it.
     """
-    long_steps = _long_steps(number(scope.waits, "step_ns"))
+    long_steps = _long_steps(float_column(scope.waits, "step_ns"))
     if scope.num_workers < 1 or not (few or long_steps or _has_bursts(scope.batches)):
         return NOTHING
     factors = _factors(scope)
@@ -110,7 +110,7 @@ def _waits(epochs: Iterable[RecordedEpoch], factors: list[int]) -> tuple[float, 
 
 def _fitting(scope: Scope) -> int:
     """Return the prefetch factor at which the batches that are held fill half of /dev/shm."""
-    a_turn = median(number(scope.batches, "bytes")) * scope.num_workers
+    a_turn = median(float_column(scope.batches, "bytes")) * scope.num_workers
     return int(scope.shm_bytes / 2 / a_turn) if scope.shm_bytes > 0 and a_turn > 0 else 1 << 30
 
 
@@ -124,7 +124,7 @@ def costly_batches(batches: pd.DataFrame) -> Bools:
 
 def _making_ns(batches: pd.DataFrame) -> Floats:
     """Return how long each batch took to make (n,), until it was ready, ns; NaN: not recorded."""
-    return number(batches, "ready_ns") - number(batches, "fetch_start_ns")
+    return float_column(batches, "ready_ns") - float_column(batches, "fetch_start_ns")
 
 
 def _has_bursts(batches: pd.DataFrame) -> bool:

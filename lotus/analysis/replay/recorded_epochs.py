@@ -9,8 +9,8 @@ import pandas as pd
 from lotus.analysis.common.columns import (
     Floats,
     Ints,
-    integer,
-    number,
+    float_column,
+    int_column,
     ratio,
     starts_of_runs,
     total,
@@ -63,30 +63,30 @@ def recorded_epochs(scope: Scope, least: int = LEAST_BATCHES) -> Iterator[Record
     if scope.partial or scope.settings.get("in_order") is False:
         return
     batches, waits = scope.batches, scope.waits
-    main_cpu = number(waits, "wait_process_cpu_ns") + _step_cpu(waits)
+    main_cpu = float_column(waits, "wait_process_cpu_ns") + _step_cpu(waits)
     for made, taken in _blocks(batches, waits):
         frame = pd.DataFrame(
             {
-                **{name: integer(batches, name)[made] for name in (*_NAMES, "worker")},
+                **{name: int_column(batches, name)[made] for name in (*_NAMES, "worker")},
                 "row": made,
-                "start": number(batches, "fetch_start_ns")[made],
-                "fetch": number(batches, "fetch_ns")[made],
-                "end": number(batches, "ready_ns")[made],
-                "arrival": number(batches, "arrival_ns")[made],
-                "called": number(batches, "wait_start_ns")[made],
-                "made_cpu": number(batches, "process_cpu_ns")[made],
-                "thread_cpu": number(batches, "cpu_ns")[made],
-                "made_delay": number(batches, "run_delay_ns")[made],
+                "start": float_column(batches, "fetch_start_ns")[made],
+                "fetch": float_column(batches, "fetch_ns")[made],
+                "end": float_column(batches, "ready_ns")[made],
+                "arrival": float_column(batches, "arrival_ns")[made],
+                "called": float_column(batches, "wait_start_ns")[made],
+                "made_cpu": float_column(batches, "process_cpu_ns")[made],
+                "thread_cpu": float_column(batches, "cpu_ns")[made],
+                "made_delay": float_column(batches, "run_delay_ns")[made],
             }
         )
         steps = pd.DataFrame(
             {
-                **{name: integer(waits, name)[taken] for name in _NAMES},
-                "wait": number(waits, "wait_ns")[taken],
-                "step": np.nan_to_num(number(waits, "step_ns")[taken]),
+                **{name: int_column(waits, name)[taken] for name in _NAMES},
+                "wait": float_column(waits, "wait_ns")[taken],
+                "step": np.nan_to_num(float_column(waits, "step_ns")[taken]),
                 "main_cpu": main_cpu[taken],
-                "step_delay": number(waits, "step_run_delay_ns")[taken],
-                "wait_delay": number(waits, "wait_run_delay_ns")[taken],
+                "step_delay": float_column(waits, "step_run_delay_ns")[taken],
+                "wait_delay": float_column(waits, "wait_run_delay_ns")[taken],
             }
         )
         frame = frame.merge(steps, on=list(_NAMES), how="left")
@@ -107,8 +107,8 @@ def _blocks(batches: pd.DataFrame, waits: pd.DataFrame) -> Iterator[tuple[Ints, 
     """
     made, taken = _ordered(batches), _ordered(waits)
     key, key_of_taken = _epoch_keys(batches)[made], _epoch_keys(waits)[taken]
-    number_of, number_taken = integer(batches, "batch"), integer(waits, "batch")
-    known = ~np.isnan(number(waits, "wait_ns"))
+    number_of, number_taken = int_column(batches, "batch"), int_column(waits, "batch")
+    known = ~np.isnan(float_column(waits, "wait_ns"))
     begins = starts_of_runs([key]) if len(key) else np.zeros(0, np.int64)
     first, last = (np.searchsorted(key_of_taken, key[begins], side) for side in ("left", "right"))
     parts: list[tuple[Ints, Ints]] = []
@@ -135,12 +135,12 @@ def _together(parts: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
 
 def _ordered(frame: pd.DataFrame) -> Ints:
     """Return the rows by rank, epoch and batch."""
-    return np.lexsort(tuple(integer(frame, name) for name in reversed(_NAMES)))
+    return np.lexsort(tuple(int_column(frame, name) for name in reversed(_NAMES)))
 
 
 def _epoch_keys(frame: pd.DataFrame) -> Ints:
     """Return one number for the rank and epoch of each row, both of which are 32 bits wide."""
-    return (integer(frame, "rank") << 32) + integer(frame, "epoch")
+    return (int_column(frame, "rank") << 32) + int_column(frame, "epoch")
 
 
 def _step_cpu(waits: pd.DataFrame) -> Floats:
@@ -149,51 +149,54 @@ def _step_cpu(waits: pd.DataFrame) -> Floats:
     The last step of an epoch, which no `next` ends, is not measured: it is taken to have the same
     share of its time as the others.
     """
-    step, cpu = np.nan_to_num(number(waits, "step_ns")), number(waits, "step_process_cpu_ns")
+    step, cpu = (
+        np.nan_to_num(float_column(waits, "step_ns")),
+        float_column(waits, "step_process_cpu_ns"),
+    )
     known = np.isfinite(cpu)
     return np.where(known, cpu, ratio(total(cpu[known]), total(step[known])) * step)
 
 
 def _taken(rows: pd.DataFrame) -> int:
     """Return how many batches there are up to the last one that was taken."""
-    taken = np.flatnonzero(~np.isnan(number(rows, "wait")))
+    taken = np.flatnonzero(~np.isnan(float_column(rows, "wait")))
     return int(taken[-1]) + 1 if taken.size else 0
 
 
 def _epoch(rows: pd.DataFrame, workers: int, least: int) -> RecordedEpoch | None:
-    worker = integer(rows, "worker")
+    worker = int_column(rows, "worker")
     if len(rows) < max(least, 2) or (rows["batch"].diff().dropna() != 1).any():
         return None
     if not workers:
         return _made_by_the_loop(rows) if (worker < 0).all() else None
-    in_turn = (worker == integer(rows, "batch") % workers).all()
+    in_turn = (worker == int_column(rows, "batch") % workers).all()
     times = rows[["start", "fetch", "end", "arrival", "wait", "step"]]
     if not in_turn or rows["batch"].iloc[0] or times.isna().any(axis=None):
         return None
     # A worker that makes several batches before any is taken is occupied from one to the next.
-    end, wait = number(rows, "end"), number(rows, "wait")
-    began = np.fmax(number(rows, "start"), rows.groupby("worker")["end"].shift().to_numpy())
-    delivery = np.maximum(number(rows, "arrival") - end, 0.0)
+    end, wait = float_column(rows, "end"), float_column(rows, "wait")
+    began = np.fmax(float_column(rows, "start"), rows.groupby("worker")["end"].shift().to_numpy())
+    delivery = np.maximum(float_column(rows, "arrival") - end, 0.0)
     waited = delivery[wait > 0]  # the others were ready before the loop came
     return RecordedEpoch(
-        rows=integer(rows, "row"),
+        rows=int_column(rows, "row"),
         made=np.maximum(end - began, 0.0),
-        fetch=number(rows, "fetch"),
+        fetch=float_column(rows, "fetch"),
         delivery=np.minimum(delivery, np.median(waited) if waited.size else 0.0),
-        step=number(rows, "step"),
+        step=float_column(rows, "step"),
         wait=wait,
-        cpu=number(rows, "made_cpu") + number(rows, "main_cpu"),
-        begin=number(rows, "start")[:workers],
-        made_delay=number(rows, "made_delay"),
-        step_delay=number(rows, "step_delay"),
+        cpu=float_column(rows, "made_cpu") + float_column(rows, "main_cpu"),
+        begin=float_column(rows, "start")[:workers],
+        made_delay=float_column(rows, "made_delay"),
+        step_delay=float_column(rows, "step_delay"),
         handover=_handover(rows),
-        wait_delay=number(rows, "wait_delay"),
+        wait_delay=float_column(rows, "wait_delay"),
     )
 
 
 def _handover(rows: pd.DataFrame) -> Floats:
-    called, wait = number(rows, "called"), number(rows, "wait")
-    since = np.fmax(number(rows, "arrival"), called)
+    called, wait = float_column(rows, "called"), float_column(rows, "wait")
+    since = np.fmax(float_column(rows, "arrival"), called)
     return np.clip(np.nan_to_num(called + wait - since), 0.0, wait)
 
 
@@ -201,18 +204,18 @@ def _made_by_the_loop(rows: pd.DataFrame) -> RecordedEpoch | None:
     if rows[["fetch", "wait", "step"]].isna().any(axis=None):
         return None
     # A worker computes in one thread: it does alone the work of the process's other threads.
-    helpers = np.nan_to_num(number(rows, "made_cpu") - number(rows, "thread_cpu"))
+    helpers = np.nan_to_num(float_column(rows, "made_cpu") - float_column(rows, "thread_cpu"))
     return RecordedEpoch(
-        rows=integer(rows, "row"),
-        made=number(rows, "fetch") + np.maximum(helpers, 0.0),
-        fetch=number(rows, "fetch"),
+        rows=int_column(rows, "row"),
+        made=float_column(rows, "fetch") + np.maximum(helpers, 0.0),
+        fetch=float_column(rows, "fetch"),
         delivery=np.zeros(len(rows)),
-        step=number(rows, "step"),
-        wait=number(rows, "wait"),
-        cpu=number(rows, "main_cpu"),  # its own process makes the batches
+        step=float_column(rows, "step"),
+        wait=float_column(rows, "wait"),
+        cpu=float_column(rows, "main_cpu"),  # its own process makes the batches
         begin=np.zeros(0),
-        made_delay=number(rows, "made_delay"),
-        step_delay=number(rows, "step_delay"),
+        made_delay=float_column(rows, "made_delay"),
+        step_delay=float_column(rows, "step_delay"),
         handover=np.zeros(len(rows)),
-        wait_delay=number(rows, "wait_delay"),
+        wait_delay=float_column(rows, "wait_delay"),
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, flag, number, ratio, total, with_columns
+from lotus.analysis.common.columns import Floats, flag, float_column, ratio, total, with_columns
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.core_use import CoreUse
 from lotus.analysis.replay.recorded_epochs import RecordedEpoch, recorded_epochs
@@ -54,8 +54,8 @@ class UndisturbedLoop:
     @property
     def wait_share(self) -> float:
         """The share of waits in it, without first ones, 0 to 1."""
-        wait = total(number(self.batches, "wait_ns")[~flag(self.batches, "first")])
-        return ratio(wait, wait + total(number(self.batches, "step_ns")))
+        wait = total(float_column(self.batches, "wait_ns")[~flag(self.batches, "first")])
+        return ratio(wait, wait + total(float_column(self.batches, "step_ns")))
 
     @property
     def waits_for_data(self) -> bool:
@@ -66,7 +66,7 @@ class UndisturbedLoop:
 def undisturbed_loop(scope: Scope, use: CoreUse) -> UndisturbedLoop | None:
     """Replay the undisturbed epochs with the loader's settings; None if there are none."""
     batches = scope.batches
-    fetch, snapshot = (np.nan_to_num(number(batches, f"{name}_ns")) for name in _MAKING)
+    fetch, snapshot = (np.nan_to_num(float_column(batches, f"{name}_ns")) for name in _MAKING)
     times = {name: np.full(len(batches), np.nan) for name in _TIMES}
     own, sent, replayed = np.ones(len(batches)), np.zeros(len(batches)), 0
     for epoch in undisturbed_epochs(scope, use) if scope.num_workers else ():
@@ -107,7 +107,7 @@ def _replayed(epoch: RecordedEpoch, scope: Scope) -> dict[str, Floats]:
         origin + times[:, 0] for times in (outcome.begin, outcome.taken, outcome.made)
     )
     # An epoch begins with its first `next`, before or after its workers' start.
-    begin[0] = np.fmin(number(scope.batches, "wait_start_ns")[epoch.rows[0]], taken[0])
+    begin[0] = np.fmin(float_column(scope.batches, "wait_start_ns")[epoch.rows[0]], taken[0])
     start, workers = ready - epoch.made, len(epoch.begin)
     free = np.concatenate([start[:workers], ready[:-workers]])  # its worker, of the batch before
     return {

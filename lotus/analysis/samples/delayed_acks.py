@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from lotus.analysis.common.columns import number
+from lotus.analysis.common.columns import float_column
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.samples.first_samples import first_samples
 
@@ -25,7 +25,7 @@ _LEAST = 30  # samples
 
 def delayed_share(scope: Scope) -> float:
     """Return the share of samples that took about 40 ms, 0 to 1; NaN: too few samples."""
-    times = number(first_samples(scope), "duration_ns")
+    times = float_column(first_samples(scope), "duration_ns")
     times = times[np.isfinite(times)]
     if len(times) < _LEAST:
         return math.nan

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from lotus.analysis.common.columns import number
+from lotus.analysis.common.columns import float_column
 from lotus.analysis.common.durations import Durations
 from lotus.analysis.common.scope import Scope
 
@@ -23,7 +23,7 @@ def quantiles(scope: Scope) -> pd.DataFrame:
         took = scope.calls.durations(name)
         rows.append(_row(name, "operation", bool(nested[name]), took))
     for name, column in OF_BATCHES:
-        values = number(scope.batches, column)
+        values = float_column(scope.batches, column)
         if (values > 0).any():
             rows.append(_row(name, "batch", False, Durations.of(values)))
     columns = ["name", "kind", "nested", "count", "total_ns", "min_ns", *NAMES, "max_ns"]

@@ -11,7 +11,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, integer, number
+from lotus.analysis.common.columns import Floats, float_column, int_column
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.samples.first_samples import first_samples
 
@@ -73,8 +73,8 @@ def _samples(scope: Scope) -> tuple[Floats, Floats]:
     samples, batches = first_samples(scope), scope.batches
     if samples.empty:
         return np.empty(0), np.empty(0)
-    begin, took = number(samples, "start_ns"), number(samples, "duration_ns")
-    start, fetched = number(batches, "fetch_start_ns"), number(batches, "samples_ns")
+    begin, took = float_column(samples, "start_ns"), float_column(samples, "duration_ns")
+    start, fetched = float_column(batches, "fetch_start_ns"), float_column(batches, "samples_ns")
     beside = np.full(len(samples), np.nan)
     of_samples, of_batches = _epochs(samples), _epochs(batches)
     for epoch in of_samples.unique():
@@ -90,7 +90,7 @@ def _samples(scope: Scope) -> tuple[Floats, Floats]:
 
 def _epochs(table: pd.DataFrame) -> pd.MultiIndex:
     """Return the rank and the epoch of each row."""
-    return pd.MultiIndex.from_arrays([integer(table, "rank"), integer(table, "epoch")])
+    return pd.MultiIndex.from_arrays([int_column(table, "rank"), int_column(table, "epoch")])
 
 
 def _made_at_once(starts: Floats, ends: Floats, begin: Floats, took: Floats) -> Floats:

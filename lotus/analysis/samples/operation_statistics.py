@@ -7,7 +7,7 @@ from lotus.analysis.batches.components import COLLATE, OWN, REST, SNAPSHOT
 from lotus.analysis.common.columns import (
     BatchPlaces,
     flag,
-    number,
+    float_column,
     ratio,
     total,
 )
@@ -74,12 +74,14 @@ def _row(name: str, cells: pd.DataFrame, took: Durations, whole: float) -> dict[
 
 def workers_time(scope: Scope) -> float:
     """Return the ns in which workers made batches or were idle in the loop (main process: made)."""
-    return making_time(scope) + total(number(scope.batches, "idle_in_loop_ns"))
+    return making_time(scope) + total(float_column(scope.batches, "idle_in_loop_ns"))
 
 
 def making_time(scope: Scope) -> float:
     """Return nanoseconds of the fetches, and of the workers' snapshots after them."""
-    return total(number(scope.batches, "fetch_ns")) + total(number(scope.batches, "snapshot_ns"))
+    return total(float_column(scope.batches, "fetch_ns")) + total(
+        float_column(scope.batches, "snapshot_ns")
+    )
 
 
 def worker_time_table(scope: Scope) -> pd.DataFrame:
@@ -91,15 +93,15 @@ def worker_time_table(scope: Scope) -> pd.DataFrame:
     whole = workers_time(scope)
     parts = {
         OWN: scope.fetched.total("own_ns"),
-        COLLATE: total(number(batches, "collate_ns")),
-        REST: total(number(batches, "self_ns")),
-        SNAPSHOT: total(number(batches, "snapshot_ns")),
-        IDLE: total(number(batches, "idle_in_loop_ns")),
+        COLLATE: total(float_column(batches, "collate_ns")),
+        REST: total(float_column(batches, "self_ns")),
+        SNAPSHOT: total(float_column(batches, "snapshot_ns")),
+        IDLE: total(float_column(batches, "idle_in_loop_ns")),
     }
     if not scope.fetched.count:
         # At level batch, only the collate inside a fetch is known.
-        made = ~np.isnan(number(batches, "fetch_ns"))
-        parts[REST] = total(number(batches, "fetch_ns")[made]) - parts[COLLATE]
+        made = ~np.isnan(float_column(batches, "fetch_ns"))
+        parts[REST] = total(float_column(batches, "fetch_ns")[made]) - parts[COLLATE]
     # With operations on several threads at once, the rest may be below zero.
     parts = {name: max(ns, 0.0) for name, ns in parts.items()}
     return pd.DataFrame(
@@ -122,16 +124,18 @@ def fetch_sums(scope: Scope) -> pd.DataFrame:
     if not fetched.count:
         return pd.DataFrame(columns=SUMS_COLUMNS)
     in_batches = total(fetched.in_batches(batches, "duration_ns"))
-    made = ~np.isnan(number(batches, "fetch_ns"))
-    collate, own = number(batches, "collate_ns"), number(batches, "self_ns")
+    made = ~np.isnan(float_column(batches, "fetch_ns"))
+    collate, own = float_column(batches, "collate_ns"), float_column(batches, "self_ns")
     rows = []
     if fetched.total("known_self_ns"):
         inside = flag(cells, "in_sample") & ~flag(cells, "nested")
-        operations = total(number(cells, "duration_ns")[inside])
+        operations = total(float_column(cells, "duration_ns")[inside])
         took, alone = fetched.total("duration_ns"), fetched.total("self_ns")
         rows.append(_sums_row("sample", took, operations, alone))
     parts = in_batches + total(collate[made])
-    rows.append(_sums_row("fetch", total(number(batches, "fetch_ns")), parts, total(own[made])))
+    rows.append(
+        _sums_row("fetch", total(float_column(batches, "fetch_ns")), parts, total(own[made]))
+    )
     return pd.DataFrame(rows, columns=SUMS_COLUMNS)
 
 

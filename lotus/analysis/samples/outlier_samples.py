@@ -13,7 +13,15 @@ from lotus.analysis.batches.usual_durations import (
     sample_durations,
     usual_durations,
 )
-from lotus.analysis.common.columns import BatchPlaces, Bools, Floats, Ints, flag, integer, number
+from lotus.analysis.common.columns import (
+    BatchPlaces,
+    Bools,
+    Floats,
+    Ints,
+    flag,
+    float_column,
+    int_column,
+)
 from lotus.analysis.common.sample_sums import own_time
 from lotus.analysis.common.scope import Scope
 
@@ -102,7 +110,7 @@ def outlier_samples(scope: Scope, first: Bools, whole: Bools) -> Outliers:
     of a process's first batch are no outliers: what is slow there is start-up.
     """
     batches = scope.batches
-    fetch = np.nan_to_num(number(batches, "fetch_ns"))
+    fetch = np.nan_to_num(float_column(batches, "fetch_ns"))
     delay = held_up(batches, fetch)
     own = fetch - delay
     beyond = np.nan_to_num(np.maximum(own - usual_of_worker(batches, own, first), 0.0))
@@ -113,8 +121,8 @@ def outlier_samples(scope: Scope, first: Bools, whole: Bools) -> Outliers:
         samples = samples[judge.far(samples)]
         judged = judge.slow(samples)
         slow = judged["slow"].to_numpy(np.bool_)
-        keys = {name: integer(samples, name)[slow] for name in _KEYS}
-        part = judged[slow].assign(**keys, start_ns=number(samples, "start_ns")[slow])
+        keys = {name: int_column(samples, name)[slow] for name in _KEYS}
+        part = judged[slow].assign(**keys, start_ns=float_column(samples, "start_ns")[slow])
         parts.append(part)
         kept += len(part)
         cost += _beyond(part).sum()
@@ -143,7 +151,7 @@ def outlier_samples(scope: Scope, first: Bools, whole: Bools) -> Outliers:
 
 def _beyond(slow: pd.DataFrame) -> Floats:
     """Return how much each of these took beyond the typical, ns; 0.0 with all of its batch."""
-    beyond = number(slow, "duration_ns") - number(slow, "typical_ns")
+    beyond = float_column(slow, "duration_ns") - float_column(slow, "typical_ns")
     return np.where(flag(slow, "together"), 0.0, beyond)
 
 
@@ -164,7 +172,7 @@ def _mostly_slow(
     A sample without an index cannot be recognised in another epoch: it was fetched once.
     `ordinary`: batches that were slow as a whole count as others do.
     """
-    sample, duration = integer(slow_ones, "sample"), number(slow_ones, "duration_ns")
+    sample, duration = int_column(slow_ones, "sample"), float_column(slow_ones, "duration_ns")
     wanted = np.unique(sample[sample >= 0])
     if not wanted.size:
         return np.ones(len(sample), np.bool_), np.ones(len(sample), np.int64)
@@ -172,15 +180,17 @@ def _mostly_slow(
     longest = np.zeros(len(wanted))
     np.maximum.at(longest, np.searchsorted(wanted, sample[sample >= 0]), duration[sample >= 0])
     for samples in scope.fetched.times():
-        index = integer(samples, "sample")
+        index = int_column(samples, "sample")
         mine = np.isin(index, wanted)
         if not mine.any():
             continue
         judged = judge.slow(samples[mine])
         place = np.searchsorted(wanted, index[mine])
-        took = number(judged, "duration_ns")
-        measured = (integer(judged, "row") >= 0) & ~np.isnan(took)
-        least = np.maximum(AGAIN_TIMES * number(judged, "typical_ns"), _AGAIN_PART * longest[place])
+        took = float_column(judged, "duration_ns")
+        measured = (int_column(judged, "row") >= 0) & ~np.isnan(took)
+        least = np.maximum(
+            AGAIN_TIMES * float_column(judged, "typical_ns"), _AGAIN_PART * longest[place]
+        )
         again = measured & (took > least)
         # A first batch, or one that was slow as a whole, says nothing about slow samples in it.
         telling = measured & ~(again & ~flag(judged, "usable"))
@@ -196,7 +206,7 @@ def _mostly_slow(
 def costliest(outliers: Outliers, slow: Bools) -> Ints:
     """Return rows of those slow samples that make up most of what they cost beyond the typical."""
     samples = outliers.samples
-    beyond = number(samples, "duration_ns") - number(samples, "typical_ns")
+    beyond = float_column(samples, "duration_ns") - float_column(samples, "typical_ns")
     excess = np.where(slow, beyond, 0.0)
     by_excess = np.argsort(-excess, kind="stable")
     most = np.searchsorted(np.cumsum(excess[by_excess]), _MOST_OF_EXCESS * excess.sum())
@@ -233,8 +243,8 @@ def regular_distance(parts: Iterable[pd.DataFrame], chosen: pd.DataFrame) -> int
 def _starts(samples: pd.DataFrame) -> Iterator[tuple[object, Floats]]:
     """Yield rank, epoch and worker, and when its samples began."""
     names = ["rank", "epoch", "worker"]
-    keys = pd.DataFrame({name: integer(samples, name) for name in names})
-    start = number(samples, "start_ns")
+    keys = pd.DataFrame({name: int_column(samples, name) for name in names})
+    start = float_column(samples, "start_ns")
     for name, rows in keys.groupby(names, sort=False).indices.items():
         yield name, start[rows]
 
@@ -247,16 +257,16 @@ def outlier_parts(split: Components, scope: Scope, outliers: Outliers) -> tuple[
     """
     kinds = (outliers.alone, outliers.by_chance, outliers.together)
     slow = outliers.samples
-    affected = np.unique(integer(slow, "row"))
+    affected = np.unique(int_column(slow, "row"))
     shape = (len(affected), split.parts.shape[1])
     excess = [np.zeros(shape) for _ in kinds]
     if not len(slow):
         return affected, excess
     which = pd.DataFrame(
         {
-            "row": np.searchsorted(affected, integer(slow, "row")),
-            "position": integer(slow, "position"),
-            "share": 1.0 - number(slow, "typical_ns") / number(slow, "duration_ns"),
+            "row": np.searchsorted(affected, int_column(slow, "row")),
+            "position": int_column(slow, "position"),
+            "share": 1.0 - float_column(slow, "typical_ns") / float_column(slow, "duration_ns"),
             "kind": np.argmax(kinds, axis=0),
         }
     )
@@ -266,7 +276,7 @@ def outlier_parts(split: Components, scope: Scope, outliers: Outliers) -> tuple[
 
     def add(frame: pd.DataFrame, code: Ints, took: Floats) -> None:
         """Add how much these times exceed the typical."""
-        row, position = places.rows(frame), integer(frame, "position")
+        row, position = places.rows(frame), int_column(frame, "position")
         near = (row >= 0) & (position >= 0)
         their = pd.DataFrame(
             {
@@ -288,5 +298,5 @@ def outlier_parts(split: Components, scope: Scope, outliers: Outliers) -> tuple[
         if len(part.ops):
             inside = part.ops[~flag(part.ops, "nested")]
             code = inside["operation"].astype(str).map(column).fillna(-1)
-            add(inside, np.asarray(code, np.int64), number(inside, "duration_ns"))
+            add(inside, np.asarray(code, np.int64), float_column(inside, "duration_ns"))
     return affected, [np.minimum(part, split.parts[affected]) for part in excess]

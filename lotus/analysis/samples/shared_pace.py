@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, integer, number
+from lotus.analysis.common.columns import Floats, float_column, int_column
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.samples.first_samples import first_samples
 
@@ -48,8 +48,8 @@ def _distances(samples: pd.DataFrame, within: Sequence[str]) -> Floats:
     """Return the distances between ends of consecutive samples with the same `within`, ns."""
     if samples.empty:
         return np.empty(0)
-    end = number(samples, "start_ns") + number(samples, "duration_ns")
-    groups = [integer(samples, name) for name in within]
+    end = float_column(samples, "start_ns") + float_column(samples, "duration_ns")
+    groups = [int_column(samples, name) for name in within]
     order = np.lexsort((end, *reversed(groups)))
     same = np.all([np.diff(group[order]) == 0 for group in groups], axis=0)
     distances = np.diff(end[order])[same]

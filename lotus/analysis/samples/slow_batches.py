@@ -15,7 +15,7 @@ from lotus.analysis.batches.usual_durations import (
     sample_durations,
     usual_durations,
 )
-from lotus.analysis.common.columns import BatchPlaces, Bools, Floats, Ints, integer, number
+from lotus.analysis.common.columns import BatchPlaces, Bools, Floats, Ints, float_column, int_column
 from lotus.analysis.common.scope import Scope
 
 # A sample is slow if it takes this many times the usual; a batch, if this part of its samples is.
@@ -54,7 +54,7 @@ def slow_batches(scope: Scope, count: int = 10) -> pd.DataFrame:
         usual=("usual", "median"),
     )
     table = pd.DataFrame(
-        {name: integer(batches, name)[each.index] for name in COLUMNS[:4]}
+        {name: int_column(batches, name)[each.index] for name in COLUMNS[:4]}
         | {name: each[name].to_numpy() for name in each.columns}
     )
     table["times"] = table["typical_ns"] / table["usual"]
@@ -87,7 +87,7 @@ def _slow_as_a_whole(scope: Scope) -> WholeBatches:
             beyond = (duration - ordinary)[slow]
             excess[here] += np.bincount(row[slow] - least, beyond, width)
     none = pd.DataFrame(columns=["row", "took", "usual", "index"])
-    fetch = np.nan_to_num(number(scope.batches, "fetch_ns"))
+    fetch = np.nan_to_num(float_column(scope.batches, "fetch_ns"))
     busy = excess <= held_up(scope.batches, fetch)  # it was without a core
     whole: Bools = (size > 1) & (many >= SLOW_PART * size) & ~busy
     if not whole.any():
@@ -114,7 +114,7 @@ def _measured(
             "row": row[mine],
             "took": duration[mine],
             "usual": usual.usual(chosen),
-            "index": integer(chosen, "sample"),
+            "index": int_column(chosen, "sample"),
         }
     )
 
@@ -140,7 +140,7 @@ def _slow_elsewhere(
     wanted = np.unique(inside["index"])
     again: list[pd.Series] = []  # of the usual duration, by index
     for samples in scope.fetched.times():
-        index = integer(samples, "sample")
+        index = int_column(samples, "sample")
         row, duration = places.rows(samples), sample_durations(samples)
         here = (row >= 0) & ~whole[np.maximum(row, 0)] & ~np.isnan(duration)
         here &= np.isin(index, wanted)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.usual_durations import sample_durations, usual_durations
-from lotus.analysis.common.columns import BatchPlaces, Bools, Ints, integer
+from lotus.analysis.common.columns import BatchPlaces, Bools, Ints, int_column
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.samples.operation_statistics import slowest_operation
 from lotus.analysis.samples.slow_batches import SLOW_TIMES, slow_as_a_whole, typical_of_others
@@ -68,12 +68,12 @@ def _slowest_of(
         # Of equally slow ones, the first.
         known = np.sort(np.append(more, known[excess[known] == least][: count - more.size]))
     names = ("rank", "worker", "loader", "epoch", "batch", "position", "sample")
-    table = pd.DataFrame({name: integer(samples, name)[known] for name in names})
+    table = pd.DataFrame({name: int_column(samples, name)[known] for name in names})
     return table.assign(duration_ns=duration[known], base=base[known], excess=excess[known])
 
 
 def _paths(paths: pd.DataFrame, samples: pd.Series) -> pd.Series:
     if not len(paths):
         return pd.Series([""] * len(samples))
-    known = pd.Series(paths["path"].astype(str).to_numpy(), index=integer(paths, "sample"))
+    known = pd.Series(paths["path"].astype(str).to_numpy(), index=int_column(paths, "sample"))
     return samples.map(known[~known.index.duplicated()]).fillna("").astype(str)

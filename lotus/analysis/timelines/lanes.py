@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Bools, Floats, Ints, integer
+from lotus.analysis.common.columns import Bools, Floats, Ints, int_column
 from lotus.analysis.common.run_contents import RunContents
 from native_map.estimate import interval_join
 
@@ -115,9 +115,9 @@ class _Kinds:
         operation = ops["operation"].astype("category")
         known = [str(name) for name in operation.cat.categories]
         place = np.array([self._operations.get(name, self._rest) for name in known], np.int64)
-        start = integer(ops, "start_ns")
-        columns = {"pid": integer(ops, "pid"), "tid": integer(ops, "tid"), "start_ns": start}
-        end = start + integer(ops, "duration_ns")
+        start = int_column(ops, "start_ns")
+        columns = {"pid": int_column(ops, "pid"), "tid": int_column(ops, "tid"), "start_ns": start}
+        end = start + int_column(ops, "duration_ns")
         return pd.DataFrame({**columns, "end_ns": end, "code": place[operation.cat.codes]})
 
 
@@ -128,7 +128,7 @@ class _IntervalsBeside:
         code = np.zeros(len(others), np.int64)
         for name, number in kinds.others.items():
             code[(others["kind"] == name).to_numpy()] = number
-        columns = {name: integer(others, name) for name in ("pid", "tid", "start_ns", "end_ns")}
+        columns = {name: int_column(others, name) for name in ("pid", "tid", "start_ns", "end_ns")}
         self.intervals = pd.DataFrame({**columns, "code": code})
         order = np.lexsort((columns["start_ns"], columns["pid"]))
         self._sorted = self.intervals.iloc[order]
@@ -145,8 +145,8 @@ class _IntervalsBeside:
 
     def around(self, ops: pd.DataFrame) -> pd.DataFrame:
         """Return the intervals of the same processes at the time of these operations."""
-        pids, start = integer(ops, "pid"), integer(ops, "start_ns")
-        end, parts = start + integer(ops, "duration_ns"), []
+        pids, start = int_column(ops, "pid"), int_column(ops, "start_ns")
+        end, parts = start + int_column(ops, "duration_ns"), []
         for pid in np.unique(pids).tolist():
             low, high = self._of.get(pid, (0, 0))
             mine = pids == pid
@@ -170,11 +170,13 @@ class _Filled:
     ) -> None:
         self.begin, self.edges, self.kinds, self.most = begin, edges, kinds, most
         self.width = edges[-1] / (len(edges) - 1)
-        columns = (integer(workers, name).tolist() for name in ("pid", "rank", "loader", "worker"))
+        columns = (
+            int_column(workers, name).tolist() for name in ("pid", "rank", "loader", "worker")
+        )
         self.workers = {
             pid: (rank, loader, worker) for pid, rank, loader, worker in zip(*columns, strict=True)
         }
-        of_ranks = (integer(ranks, name).tolist() for name in ("pid", "rank"))
+        of_ranks = (int_column(ranks, name).tolist() for name in ("pid", "rank"))
         self.ranks: dict[int, int] = dict(zip(*of_ranks, strict=True))
         # Per lane and bin: how many begin less how many end, and how long from then to the bin's
         # end.
@@ -187,7 +189,7 @@ class _Filled:
             return
         index = interval_join.index(intervals)
         parent, fresh = index.parent, new[index.rows]
-        kind = integer(intervals, "code")[index.rows]
+        kind = int_column(intervals, "code")[index.rows]
         thread = np.repeat(np.arange(len(index.keys)), np.diff(index.bounds))
         names = [self._lane(key) for key in index.keys.tolist()]
         lasted = np.maximum(index.end_ns - index.start_ns, 0).astype(np.float64)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.waits import loop_times
-from lotus.analysis.common.columns import Floats, Ints, batch_rows, integer, number
+from lotus.analysis.common.columns import Floats, Ints, batch_rows, float_column, int_column
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.memory_readings import memory_readings
 
@@ -23,24 +23,24 @@ def batch_series(scope: Scope) -> pd.DataFrame:
     from the first `iter()` of the rank on; NaN where not measured.
     """
     waits, batches = scope.waits, scope.batches
-    end = number(waits, "start_ns") + number(waits, "wait_ns")
+    end = float_column(waits, "start_ns") + float_column(waits, "wait_ns")
     row = batch_rows(batches, waits)
     known = row >= 0
 
     def of_batch(name: str) -> Floats:
-        values = number(batches, name)
+        values = float_column(batches, name)
         return np.where(known, values[np.maximum(row, 0)], np.nan) if len(batches) else end * np.nan
 
     failed = waits["failed"].to_numpy(bool) if "failed" in waits else np.zeros(len(waits), bool)
     table = pd.DataFrame(
         {
-            "rank": integer(waits, "rank"),
-            "epoch": integer(waits, "epoch"),
-            "batch": integer(waits, "batch"),
+            "rank": int_column(waits, "rank"),
+            "epoch": int_column(waits, "epoch"),
+            "batch": int_column(waits, "batch"),
             "size": of_batch("size"),
-            "time_ns": end - _begin_of_rank(scope, integer(waits, "rank")),
-            "wait_ns": number(waits, "wait_ns"),
-            "step_ns": number(waits, "step_ns"),
+            "time_ns": end - _begin_of_rank(scope, int_column(waits, "rank")),
+            "wait_ns": float_column(waits, "wait_ns"),
+            "step_ns": float_column(waits, "step_ns"),
             "delay_ns": of_batch("delay_ns"),
         }
     )
@@ -51,7 +51,9 @@ def _begin_of_rank(scope: Scope, rank: Ints) -> Floats:
     """Return when each row's rank first called `iter()`, or `next` if that was not recorded."""
     begun = pd.concat(
         [
-            pd.DataFrame({"rank": integer(frame, "rank"), "start": number(frame, "start_ns")})
+            pd.DataFrame(
+                {"rank": int_column(frame, "rank"), "start": float_column(frame, "start_ns")}
+            )
             for frame in (scope.epochs, scope.waits)
         ]
     )
@@ -91,16 +93,19 @@ def loops(scopes: Sequence[Scope], rank: int) -> pd.DataFrame:
     rows = []
     for scope in scopes:
         loop = loop_times(scope.epochs, scope.waits)
-        mine = loop[integer(loop, "rank") == rank]
-        begin = _begin_of_rank(scopes[0], integer(mine, "rank"))
-        end = number(mine, "end_ns")
+        mine = loop[int_column(loop, "rank") == rank]
+        begin = _begin_of_rank(scopes[0], int_column(mine, "rank"))
+        end = float_column(mine, "end_ns")
         rows.append(
             pd.DataFrame(
                 {
                     "loader": scope.loader,
                     "title": scope.title,
-                    "start_ns": np.fmin(number(mine, "start_ns"), number(mine, "begin_ns")) - begin,
-                    "end_ns": np.where(np.isnan(end), number(mine, "last_ns"), end) - begin,
+                    "start_ns": np.fmin(
+                        float_column(mine, "start_ns"), float_column(mine, "begin_ns")
+                    )
+                    - begin,
+                    "end_ns": np.where(np.isnan(end), float_column(mine, "last_ns"), end) - begin,
                 }
             )
         )
@@ -117,13 +122,13 @@ def throughput(
     size was not recorded counts as large as the others. With the `loops` of this loader,
     samples_per_s is of the time that they took of a bin; NaN in a bin between them.
     """
-    size = number(series, "size")
+    size = float_column(series, "size")
     usual = np.nanmean(size) if (~np.isnan(size)).any() else np.nan
     size = np.where(np.isnan(size), usual, size)
     rows = []
-    for rank in np.unique(integer(series, "rank")):
-        mine = integer(series, "rank") == rank
-        time = number(series, "time_ns")[mine]
+    for rank in np.unique(int_column(series, "rank")):
+        mine = int_column(series, "rank") == rank
+        time = float_column(series, "time_ns")[mine]
         good = ~np.isnan(time) & ~np.isnan(size[mine])
         if not good.any():
             continue
@@ -151,7 +156,7 @@ def _time_in(loops: pd.DataFrame | None, edges: Floats) -> Floats:
     width = np.diff(edges)
     if loops is None or not len(loops):
         return width
-    start, end = number(loops, "start_ns"), number(loops, "end_ns")
+    start, end = float_column(loops, "start_ns"), float_column(loops, "end_ns")
     ticks = np.concatenate([[0.0], np.stack([start, end], axis=1).ravel()])
     passed = np.concatenate([[0.0], np.cumsum(np.stack([0 * start, end - start], axis=1).ravel())])
     inside = np.diff(np.interp(edges, np.maximum.accumulate(ticks), passed))

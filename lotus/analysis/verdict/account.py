@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from lotus.analysis.common.columns import number, total
+from lotus.analysis.common.columns import float_column, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.common.warm_up import WARM_UP
 from lotus.analysis.data.data_shares import DataShares
@@ -87,7 +87,7 @@ def _account(ledger: Ledger) -> Account:
         wait_ns=ledger.wait_ns,
         step_ns=ledger.step_ns,
         own_ns=ledger.own_ns,
-        warm_up_ns=total(number(ledger.loop, WARM_UP)),
+        warm_up_ns=total(float_column(ledger.loop, WARM_UP)),
         tail_ns=ledger.tail_ns,
         epochs=ledger.loop,
         phases=ledger.phases,

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.wait_spread import LEAST_BATCHES, binned, replicated_shares
-from lotus.analysis.common.columns import Floats, flag, number
+from lotus.analysis.common.columns import Floats, flag, float_column
 from lotus.analysis.verdict.causes.cause_row import Charge
 from lotus.common.statistics import wilson
 
@@ -55,7 +55,7 @@ UNKNOWN = CauseSpread((), np.empty((1, 0)))
 
 def cause_spread(batches: pd.DataFrame, charges: Sequence[Charge]) -> CauseSpread:
     """Draw the batches of a loop again and again, in blocks, and add up each charge."""
-    whole = number(batches, "wait_ns") + np.nan_to_num(number(batches, "step_ns"))
+    whole = float_column(batches, "wait_ns") + np.nan_to_num(float_column(batches, "step_ns"))
     steady = ~np.isnan(whole) & ~flag(batches, "first")
     known = [charge for charge in charges if charge.by_batch is not None]
     if steady.sum() < LEAST_BATCHES or not known:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lotus.analysis.common.columns import Floats, integer, number, total
+from lotus.analysis.common.columns import Floats, float_column, int_column, total
 from lotus.analysis.machine.core_use import MUCH_KEPT
 from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import LOST_STEPS, WAITS, Charge
@@ -58,8 +58,8 @@ def _part_of_workers(charges: list[Charge], ledger: Ledger) -> float:
     if any(charge.kind in _OTHER_REASONS for charge in charges):
         return 0.0
     batches, waits = scope.batches, scope.waits
-    of_workers = total(number(batches, "process_cpu_ns")[integer(batches, "worker") >= 0])
-    of_step = number(waits, "step_process_cpu_ns") - number(waits, "step_cpu_ns")
+    of_workers = total(float_column(batches, "process_cpu_ns")[int_column(batches, "worker") >= 0])
+    of_step = float_column(waits, "step_process_cpu_ns") - float_column(waits, "step_cpu_ns")
     helpers = max(total(of_step), 0.0)
     return of_workers / (of_workers + helpers) if of_workers > helpers else 0.0
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.waits import loop_times
-from lotus.analysis.common.columns import Floats, Ints, covered, integer, number, ratio
+from lotus.analysis.common.columns import Floats, Ints, covered, float_column, int_column, ratio
 from lotus.analysis.common.scope import RunLike, table
 from lotus.analysis.common.warm_up import WARM_UP, without_warm_up
 
@@ -65,10 +65,12 @@ def run_time(run: RunLike) -> RunTime | None:
     if not isinstance(start, int) or not isinstance(end, int) or end <= start:
         return None
     epochs, waits = _of_main(run)
-    parts_of_waits = [without_warm_up(rows) for _, rows in waits.groupby(integer(waits, "loader"))]
+    parts_of_waits = [
+        without_warm_up(rows) for _, rows in waits.groupby(int_column(waits, "loader"))
+    ]
     loop = loop_times(epochs, pd.concat(parts_of_waits) if parts_of_waits else waits)
-    began = np.fmin(number(loop, "start_ns"), number(loop, "begin_ns"))
-    ended = np.where(loop["exhausted"], number(loop, "end_ns"), number(loop, "last_ns"))
+    began = np.fmin(float_column(loop, "start_ns"), float_column(loop, "begin_ns"))
+    ended = np.where(loop["exhausted"], float_column(loop, "end_ns"), float_column(loop, "last_ns"))
     ended = np.fmin(np.fmax(ended, began), end)
     known = np.isfinite(began) & (began >= start) & (began < end)
     if not known.any():
@@ -78,16 +80,16 @@ def run_time(run: RunLike) -> RunTime | None:
     left, of_left = _left_shutdowns(loop, end)
     spans = np.concatenate([spans, left])
     first, last = float(spans[:, 0].min()), float(spans[:, 1].max())
-    imported = _imported(run, integer(loop, "pid"), start, first)
+    imported = _imported(run, int_column(loop, "pid"), start, first)
     in_loops = covered(*spans.T)
     parts = [RunPart(IMPORTS, -1, imported - start), RunPart(SETUP, -1, first - imported)]
-    parts += _of_loops(loop, spans, np.append(integer(loop, "loader"), of_left))
+    parts += _of_loops(loop, spans, np.append(int_column(loop, "loader"), of_left))
     over = sum(part.ns for part in parts[2:]) - in_loops
     if over > 0:  # two loops side by side: the steps of one hold waits of the other
         parts = _without(parts, over)
     # lotus's own callback is no time of the program. It runs after an epoch: between two loops, or
     # after the last one.
-    of_callback = np.nan_to_num(number(loop, "callback_ns"))
+    of_callback = np.nan_to_num(float_column(loop, "callback_ns"))
     is_last = began[known] == began[known].max()
     between, after = last - first - in_loops, end - last
     own_between = min(float(of_callback[~is_last].sum()), between)
@@ -105,11 +107,11 @@ def _left_shutdowns(loop: pd.DataFrame, end: float) -> tuple[Floats, Ints]:
     That is when the program drops the iterator, which may be long after the last batch. The end of
     such a loop is noted then, or earlier if the next one begins first.
     """
-    took, last = number(loop, "shutdown_ns"), number(loop, "last_ns")
+    took, last = float_column(loop, "shutdown_ns"), float_column(loop, "last_ns")
     mine = ~loop["exhausted"].to_numpy(np.bool_) & (took > 0) & (last < end)
-    begun = np.fmax(number(loop, "end_ns") - took, last)[mine]
+    begun = np.fmax(float_column(loop, "end_ns") - took, last)[mine]
     spans = np.stack([begun, np.fmin(begun + took[mine], end)], axis=1)
-    return spans, integer(loop, "loader")[mine]
+    return spans, int_column(loop, "loader")[mine]
 
 
 def _of_main(run: RunLike) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -120,22 +122,22 @@ def _of_main(run: RunLike) -> tuple[pd.DataFrame, pd.DataFrame]:
     epochs, waits = table(run, "epochs"), table(run, "waits")
     if not len(epochs):
         return epochs, waits.iloc[:0]
-    lowest = integer(epochs, "rank") == integer(epochs, "rank").min()
-    workers = np.unique(integer(table(run, "workers"), "pid"))
-    pids = integer(epochs, "pid")[lowest & ~np.isin(integer(epochs, "pid"), workers)]
+    lowest = int_column(epochs, "rank") == int_column(epochs, "rank").min()
+    workers = np.unique(int_column(table(run, "workers"), "pid"))
+    pids = int_column(epochs, "pid")[lowest & ~np.isin(int_column(epochs, "pid"), workers)]
     if not pids.size:
         return epochs.iloc[:0], waits.iloc[:0]
     if len(set(pids.tolist())) > 1:
         return epochs.iloc[:0], waits.iloc[:0]  # several programs: none stands for the run
     main = pids[0]
-    return epochs[integer(epochs, "pid") == main], waits[integer(waits, "pid") == main]
+    return epochs[int_column(epochs, "pid") == main], waits[int_column(waits, "pid") == main]
 
 
 def _imported(run: RunLike, pids: Sequence[int] | np.ndarray, start: float, first: float) -> float:
     """Return when the main process had imported torch's loaders; `start` if that is not known."""
     processes = table(run, "processes")
-    mine = np.isin(integer(processes, "pid"), pids)
-    times = number(processes, "torch_ns")[mine]
+    mine = np.isin(int_column(processes, "pid"), pids)
+    times = float_column(processes, "torch_ns")[mine]
     times = times[np.isfinite(times) & (times >= start) & (times <= first)]
     return float(times.min()) if times.size else start
 
@@ -151,7 +153,7 @@ def _of_loops(loop: pd.DataFrame, spans: Floats, of: Ints) -> list[RunPart]:
 
     `of`: the loaders that `spans` are of.
     """
-    loaders = integer(loop, "loader")
+    loaders = int_column(loop, "loader")
     lengths = pd.Series(spans[:, 1] - spans[:, 0]).groupby(of).sum().sort_values()
     parts, before = [], 0.0
     for index, loader in enumerate(lengths.index):
@@ -159,7 +161,7 @@ def _of_loops(loop: pd.DataFrame, spans: Floats, of: Ints) -> list[RunPart]:
         reached = covered(*spans[np.isin(of, lengths.index[: index + 1])].T)
         own, before = reached - before, reached
         first, wait, begun, tail, warm = (
-            float(number(loop, name)[mine & np.isfinite(number(loop, name))].sum())
+            float(float_column(loop, name)[mine & np.isfinite(float_column(loop, name))].sum())
             for name in ("first_ns", "wait_ns", "iter_ns", "tail_ns", WARM_UP)
         )
         owned = {STARTUP: begun + first, WAIT: wait - first, FIRST_STEP: warm, SHUTDOWN: tail}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from lotus.analysis.common.columns import number, ratio, total
+from lotus.analysis.common.columns import float_column, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.observations.places import BlockedPlace
 from lotus.analysis.verdict import missing_cores, remarks
@@ -367,7 +367,7 @@ def _is_usual_way(loop_account: Account, circumstances: Circumstances, free: flo
     programs left; it takes longer beside them.
     """
     sent = [charge for charge in loop_account.charges if charge.kind == SENDING.kind]
-    taken = total(number(loop_account.epochs, "waits"))
+    taken = total(float_column(loop_account.epochs, "waits"))
     usual = sum(charge.ns for charge in sent) * free < _WAY_NS * taken
     return usual and not any(
         SENDING.advice(charge, circumstances).remedy.setting for charge in sent
@@ -424,7 +424,7 @@ def _came_once(epochs: pd.DataFrame) -> bool:
 
 def _mean(epochs: pd.DataFrame, name: str) -> float:
     """Return the mean of a time over the epochs."""
-    return ratio(total(number(epochs, name)), len(epochs))
+    return ratio(total(float_column(epochs, name)), len(epochs))
 
 
 def _at_loader(advice: Advice, call_site: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, Ints, integer, number, total
+from lotus.analysis.common.columns import Floats, Ints, float_column, int_column, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.memory_readings import NEVER_READ, memory_of_workers
 from lotus.analysis.samples.operation_statistics import making_time
@@ -31,9 +31,9 @@ def worker_table(scope: Scope, loop_account: Account) -> pd.DataFrame:
     table = table.merge(typical.rename(columns={"own_ns": "sample_ns"}), on=keys, how="left")
     started = pd.DataFrame(
         {
-            "rank": integer(scope.workers, "rank"),
-            "worker": integer(scope.workers, "worker"),
-            "startup_ns": number(scope.workers, "startup_ns"),
+            "rank": int_column(scope.workers, "rank"),
+            "worker": int_column(scope.workers, "worker"),
+            "startup_ns": float_column(scope.workers, "startup_ns"),
         }
     )
     mean = started.groupby(keys, as_index=False)["startup_ns"].mean()
@@ -47,8 +47,8 @@ def _sums(batches: pd.DataFrame) -> pd.DataFrame:
 
     Columns are added one at a time: together their inputs take much memory.
     """
-    made = ~np.isnan(number(batches, "fetch_ns"))
-    keys = pd.DataFrame({name: integer(batches, name)[made] for name in ("rank", "worker")})
+    made = ~np.isnan(float_column(batches, "fetch_ns"))
+    keys = pd.DataFrame({name: int_column(batches, name)[made] for name in ("rank", "worker")})
     group = keys.groupby(["rank", "worker"])
 
     table = group.size().reset_index()[["rank", "worker"]]
@@ -58,17 +58,17 @@ def _sums(batches: pd.DataFrame) -> pd.DataFrame:
         """Group one column by rank and worker."""
         return pd.Series(values[made], copy=False).groupby(place)
 
-    fetch = of(number(batches, "fetch_ns"))
+    fetch = of(float_column(batches, "fetch_ns"))
     return table.assign(
-        processes=of(integer(batches, "pid")).nunique(),
+        processes=of(int_column(batches, "pid")).nunique(),
         batches=fetch.count(),
-        samples=of(number(batches, "size")).sum(),
+        samples=of(float_column(batches, "size")).sum(),
         fetch_ns=fetch.sum(),
         batch_mean_ns=fetch.mean(),
-        snapshot_ns=of(number(batches, "snapshot_ns")).sum(),
-        idle_ns=of(number(batches, "idle_in_loop_ns")).sum(),
-        cpu_ns=of(number(batches, "cpu_ns")).sum(min_count=1),
-        run_delay_ns=of(number(batches, "run_delay_ns")).sum(min_count=1),
+        snapshot_ns=of(float_column(batches, "snapshot_ns")).sum(),
+        idle_ns=of(float_column(batches, "idle_in_loop_ns")).sum(),
+        cpu_ns=of(float_column(batches, "cpu_ns")).sum(min_count=1),
+        run_delay_ns=of(float_column(batches, "run_delay_ns")).sum(min_count=1),
     )
 
 
@@ -79,13 +79,13 @@ def rank_table(scope: Scope, loop_account: Account) -> pd.DataFrame:
     """
     names = ["loop_ns", "wait_ns", "iter_ns", "step_ns", "tail_ns", "waits"]
     table = loop_account.epochs.groupby("rank", as_index=False)[names].sum()
-    taken = ~np.isnan(number(scope.batches, "wait_ns"))
-    size = number(scope.batches, "size")
+    taken = ~np.isnan(float_column(scope.batches, "wait_ns"))
+    size = float_column(scope.batches, "size")
     # A batch that was taken but whose making was not recorded is as large as the others.
     usual = np.nanmean(size) if (~np.isnan(size)).any() else 0.0
     sizes = pd.DataFrame(
         {
-            "rank": integer(scope.batches, "rank")[taken],
+            "rank": int_column(scope.batches, "rank")[taken],
             "samples": np.where(np.isnan(size), usual, size)[taken],
         }
     )
@@ -107,6 +107,6 @@ def rank_table(scope: Scope, loop_account: Account) -> pd.DataFrame:
 
 def idle_share(scope: Scope) -> float:
     """Return the share of the workers' time in the loop in which they had nothing to do."""
-    idle = total(number(scope.batches, "idle_in_loop_ns"))
+    idle = total(float_column(scope.batches, "idle_in_loop_ns"))
     whole = idle + making_time(scope)
     return idle / whole if whole > 0 else float("nan")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from lotus.analysis.common.columns import number
+from lotus.analysis.common.columns import float_column
 from lotus.analysis.counters.function_profile import (
     MapSummary,
     functions_by_operation,
@@ -41,7 +41,7 @@ def top_down(measured: MapSummary) -> Chart | None:
             "type": "bar",
             "orientation": "h",
             "name": TOP_DOWN[name][0],
-            "x": (100 * number(shown, name)).tolist(),
+            "x": (100 * float_column(shown, name)).tolist(),
             "y": list(range(len(shown))),
             "marker": {"color": TOP_DOWN[name][1]},
             "hovertemplate": f"{TOP_DOWN[name][0]}: %{{x:.3g}} %<extra></extra>",
@@ -145,7 +145,7 @@ def _cell(name: str, value: float) -> str:
 
 def _scaled(measured: MapSummary) -> str:
     texts = []
-    if (number(measured.operations, "running_share") < 0.995).any():
+    if (float_column(measured.operations, "running_share") < 0.995).any():
         texts.append("The counters were shared: counts are scaled by the share counted.")
     if turns := turns_text(measured):
         texts.append(f"{turns}.")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lotus.analysis.common.columns import number, records
+from lotus.analysis.common.columns import float_column, records
 from lotus.analysis.ranks.rank_reasons import Why
 from lotus.analysis.ranks.rank_verdict import LEAST_STEPS, LastShare, RankSummary, Straggler
 from lotus.common.formatting import amount, duration, operation_name, plain, plural, share, shorten
@@ -253,7 +253,7 @@ def _absent(summary: RankSummary) -> Iterator[str]:
         whole = f" of {steps.world_size}" if steps.world_size > 0 else ""
         yield f"{_upper(_ranks(summary.missing))}{whole} took no step in what was recorded."
     last = len(steps.last) - 1
-    some = table[number(table, "steps") < last + 1]
+    some = table[float_column(table, "steps") < last + 1]
     for row in records(some.head(_MOST_NAMED)):
         yield (
             f"Rank {row['rank']} took part in {amount(row['steps'])} of {last + 1:,} steps, "

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from lotus.analysis.batches.epoch_coverage import Passes
 from lotus.analysis.batches.rate_spread import rate_spread
 from lotus.analysis.batches.sample_counts import OF_ITEMS
-from lotus.analysis.common.columns import integer, records
+from lotus.analysis.common.columns import int_column, records
 from lotus.analysis.summary import LoaderSummary, Summary
 from lotus.analysis.verdict.causes.outside import OUTSIDE
 from lotus.analysis.verdict.causes.prefetch import PREFETCH
@@ -324,8 +324,8 @@ def losses(summary: Summary, slight: bool = True) -> Iterator[str]:
     if len(lost):
         table = lost.assign(
             what=lost["what"].astype(str),
-            count=integer(lost, "count", 0),
-            bytes=integer(lost, "bytes", 0),
+            count=int_column(lost, "count", 0),
+            bytes=int_column(lost, "bytes", 0),
         )
         table = table.groupby("what", as_index=False).agg(
             times=("what", "size"), count=("count", "sum"), bytes=("bytes", "sum")

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.components import COLLATE
-from lotus.analysis.common.columns import number
+from lotus.analysis.common.columns import float_column
 from lotus.analysis.samples.distributions import NAMES
 from lotus.analysis.samples.operation_statistics import IDLE
 from lotus.analysis.summary import LoaderSummary
@@ -285,7 +285,7 @@ def workers(loader: LoaderSummary) -> Chart:
             "type": "bar",
             "orientation": "h",
             "name": words,
-            "x": (number(shown, column) / 1e9).tolist(),
+            "x": (float_column(shown, column) / 1e9).tolist(),
             "y": list(range(len(shown))),
             "marker": {"color": colour},
             "hovertemplate": f"{words}: %{{x:.4g}} s<extra></extra>",
@@ -312,7 +312,7 @@ def workers(loader: LoaderSummary) -> Chart:
 def ranks(loader: LoaderSummary) -> Chart:
     """Return the parts of each rank's loop."""
     table = loader.ranks.sort_values("rank").head(_MOST_WORKERS)
-    waits, steps = 100 * number(table, "wait_share"), 100 * number(table, "step_share")
+    waits, steps = 100 * float_column(table, "wait_share"), 100 * float_column(table, "step_share")
     parts: Mapping[str, tuple[Any, str]] = {
         "blocked": (waits, WAIT),
         "step": (steps, STEP),

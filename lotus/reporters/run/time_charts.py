@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import number
+from lotus.analysis.common.columns import float_column
 from lotus.analysis.summary import LoaderSummary
 from lotus.analysis.timelines import lanes as lane_kinds
 from lotus.analysis.timelines.lanes import Lanes
@@ -47,7 +47,7 @@ _LANE_ROWS = 20  # parts of a lane's height, so a twentieth of a bin's time is a
 
 def batches(loader: LoaderSummary, thinned: pd.DataFrame) -> Chart:
     """Return wait, step and delay of each batch over time, from `series.thinned`."""
-    per_point = float(number(thinned, "batches").max()) if len(thinned) else 1.0
+    per_point = float(float_column(thinned, "batches").max()) if len(thinned) else 1.0
     data: list[dict[str, Any]] = []
     ranks = sorted(set(thinned["rank"]))
     broken = _broken(thinned)

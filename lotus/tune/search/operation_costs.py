@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import integer, number
+from lotus.analysis.common.columns import float_column, int_column
 from lotus.analysis.counters.counter_metrics import BASE as COUNTER_BASE
 from lotus.analysis.counters.counter_metrics import REST, counter_table, events_of
 from lotus.common.formatting import operation_name, plural
@@ -43,10 +43,10 @@ def operation_costs(
     """
     parts = []
     ops = run.ops[~run.ops["nested"].to_numpy(np.bool_)]
-    batches = run.batches[~np.isnan(number(run.batches, "fetch_ns"))]
+    batches = run.batches[~np.isnan(float_column(run.batches, "fetch_ns"))]
     for setting in sorted(workers):
         own, made, counters = (
-            table[np.isin(integer(table, "pid"), list(workers[setting]))]
+            table[np.isin(int_column(table, "pid"), list(workers[setting]))]
             for table in (ops, batches, run.counters)
         )
         if not len(made):
@@ -72,8 +72,8 @@ def _costs(ops: pd.DataFrame, batches: pd.DataFrame) -> pd.DataFrame:
     columns = {"time_ms": ("duration_ns", "fetch_ns"), "cpu_ms": ("cpu_ns", "cpu_ns")}
     milliseconds = {}
     for name, (of_op, of_batch) in columns.items():
-        sums = pd.Series(number(ops, of_op)).groupby(names, sort=False).sum(min_count=1)
-        rest = float(number(batches, of_batch).sum()) - float(sums.sum(skipna=False))
+        sums = pd.Series(float_column(ops, of_op)).groupby(names, sort=False).sum(min_count=1)
+        rest = float(float_column(batches, of_batch).sum()) - float(sums.sum(skipna=False))
         milliseconds[name] = pd.concat([sums, pd.Series({REST: max(rest, 0.0)})]) / count / 1e6
     table = pd.DataFrame(milliseconds)
     table.insert(0, "batches", count)

@@ -9,7 +9,15 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Bools, Floats, Ints, batch_rows, flag, integer, number
+from lotus.analysis.common.columns import (
+    Bools,
+    Floats,
+    Ints,
+    batch_rows,
+    flag,
+    float_column,
+    int_column,
+)
 
 # The parts of a batch that are not operations.
 COLLATE, OWN = "collate", "data set"
@@ -25,11 +33,11 @@ def costs(
     Wall and CPU time have a row per batch and a column per part. Notes on what is assumed are
     appended to `notes`.
     """
-    fetch, fetch_cpu = number(batches, "fetch_ns"), number(batches, "cpu_ns")
-    collate = np.nan_to_num(number(batches, "collate_ns"))
+    fetch, fetch_cpu = float_column(batches, "fetch_ns"), float_column(batches, "cpu_ns")
+    collate = np.nan_to_num(float_column(batches, "collate_ns"))
     row = batch_rows(batches, ops, ("loader", "epoch", "batch"))
     count = len(batches)
-    inside = (row >= 0) & (integer(ops, "position", 0) >= 0)
+    inside = (row >= 0) & (int_column(ops, "position", 0) >= 0)
     top = inside & ~flag(ops, "nested")
     names, codes = _names(ops)
 
@@ -39,7 +47,7 @@ def costs(
         sizes = (count, len(names))
         return np.bincount(place, weights, count * len(names)).astype(np.float64).reshape(sizes)
 
-    took = number(ops, "duration_ns")
+    took = float_column(ops, "duration_ns")
     wall = sums(top, took)
     inner = sums(inside & ~top, took)
     nested = {name: inner[:, place] for place, name in enumerate(names) if inner[:, place].any()}
@@ -54,7 +62,7 @@ def costs(
         notes.append("the run has no CPU times: all time is counted as computing")
         return parts, walls, walls.copy(), nested
     fetch_cpu = np.minimum(fetch_cpu, fetch)
-    cpu_of_ops = number(ops, "cpu_ns")
+    cpu_of_ops = float_column(ops, "cpu_ns")
     if len(ops) and not np.isnan(cpu_of_ops[top]).any():
         cpu = np.minimum((sums(top, cpu_of_ops) / excess[:, None])[:, used], wall[:, used])
         left = np.maximum(fetch_cpu - cpu.sum(axis=1), 0.0)
@@ -91,11 +99,11 @@ def own_waiting(wall: Floats, cpu: Floats, batches: pd.DataFrame) -> float | Non
     each kind.
     """
     off = np.maximum(wall.sum(axis=1) - cpu.sum(axis=1), 0.0)
-    ready = number(batches, "run_delay_ns")
+    ready = float_column(batches, "run_delay_ns")
     if not np.isnan(ready).any():
         return float(np.maximum(off - ready, 0.0).sum())
-    gave = number(batches, "voluntary_switches")
-    pushed = number(batches, "involuntary_switches")
+    gave = float_column(batches, "voluntary_switches")
+    pushed = float_column(batches, "involuntary_switches")
     if np.isnan(gave).any() or np.isnan(pushed).any():
         return None
     everything = float(off.sum())

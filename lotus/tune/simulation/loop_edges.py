@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Bools, Floats, Ints, integer, median, number
+from lotus.analysis.common.columns import Bools, Floats, Ints, float_column, int_column, median
 from lotus.settings.space import Setting
 from lotus.tune.simulation.simulation_types import Machine
 
@@ -27,16 +27,16 @@ _HELD = 2
 
 def first_of_process(batches: pd.DataFrame) -> Bools:
     """Return a mask of the batches that are the first of their process."""
-    order = np.argsort(number(batches, "fetch_start_ns"), kind="stable")
+    order = np.argsort(float_column(batches, "fetch_start_ns"), kind="stable")
     first = np.zeros(len(batches), np.bool_)
-    _, places = np.unique(integer(batches, "pid")[order], return_index=True)
+    _, places = np.unique(int_column(batches, "pid")[order], return_index=True)
     first[order[places]] = True
     return first
 
 
 def first_extra(batches: pd.DataFrame, firsts: Bools) -> float:
     """Return the extra CPU time (ns) of a process's first batch, compared with the others."""
-    cpu = number(batches, "cpu_ns")
+    cpu = float_column(batches, "cpu_ns")
     extra = median(cpu[firsts]) - median(cpu[~firsts])
     return max(extra, 0.0) if extra == extra else 0.0
 
@@ -45,7 +45,7 @@ def start_and_end(
     epochs: pd.DataFrame, workers: pd.DataFrame, count: int, machine: Machine, notes: list[str]
 ) -> dict[str, float]:
     """Return costs of starting and ending the workers, as fields of `Work`."""
-    iter_ns, shutdown = number(epochs, "iter_ns"), number(epochs, "shutdown_ns")
+    iter_ns, shutdown = float_column(epochs, "iter_ns"), float_column(epochs, "shutdown_ns")
     if not count:
         notes.append("the run had no workers: the cost of starting them is assumed, not measured")
         begun = max(median(iter_ns), 0.0)
@@ -56,7 +56,7 @@ def start_and_end(
     if len(epochs) > 1 and len(workers) >= count * len(epochs):
         spawn = median(iter_ns) / count
     # The fastest start waited least for a core.
-    taken = number(workers, "ready_ns") - number(workers, "start_ns")
+    taken = float_column(workers, "ready_ns") - float_column(workers, "start_ns")
     taken = taken[~np.isnan(taken)]
     boot = max(float(taken.min()), 0.0) if len(taken) else _BOOT_NS
     # Workers end in parallel.
@@ -72,22 +72,22 @@ def handover(
     batches: pd.DataFrame, count: int, machine: Machine, notes: list[str]
 ) -> dict[str, float]:
     """Return costs of sending, taking and pinning a batch, as fields of `Work`."""
-    pin = median(number(batches, "pin_ns"))
+    pin = median(float_column(batches, "pin_ns"))
     pinned = {"pin_ns": pin if pin == pin else 0.0}
     if not count:
         notes.append("handing batches over is assumed to take 0.4 ms each, not measured")
         return {"pickle_ns": _PICKLE_NS, "get_ns": _GET_NS, **pinned}
-    pickle = number(batches, "pickle_ns")
+    pickle = float_column(batches, "pickle_ns")
     pickle = pickle[~np.isnan(pickle)]
     # The feeder thread also waits for the interpreter lock of its worker; the fastest batches show
     # the work alone.
     worked = float(np.quantile(pickle, 0.25)) if len(pickle) else _PICKLE_NS
-    begin, pin_start = number(batches, "wait_start_ns"), number(batches, "pin_start_ns")
-    sent = number(batches, "send_start_ns") + number(batches, "pickle_ns")
+    begin, pin_start = float_column(batches, "wait_start_ns"), float_column(batches, "pin_start_ns")
+    sent = float_column(batches, "send_start_ns") + float_column(batches, "pickle_ns")
     if pin == pin:
         taking = pin_start - sent
     else:
-        taking = number(batches, "arrival_ns") - np.fmax(begin, sent)
+        taking = float_column(batches, "arrival_ns") - np.fmax(begin, sent)
     # Batches that were ready before the wait only had to be taken.
     there = (sent < begin) & (taking > 0)
     values = taking[taking > 0 if pin == pin or there.sum() < 5 else there]
@@ -107,20 +107,20 @@ def shared_memory(
     process the memory of the previous batch again, up to the largest block that malloc keeps. As
     malloc keeps twice the largest block ever freed, no pages are made for samples either.
     """
-    size = median(np.nan_to_num(number(batches, "bytes")))
-    sent = number(batches, "send_bytes")
+    size = median(np.nan_to_num(float_column(batches, "bytes")))
+    sent = float_column(batches, "send_bytes")
     pages = max(size - (median(sent) if count and (sent > 0).any() else 0.0), 0.0) / _PAGE
     if size > _MALLOC_KEEPS:
         return {"shared_ns": 0.0, "free_ns": 0.0}
     if not count:
         made = pages * _TOUCH_NS
-        if made > _MATTERS * median(number(batches, "cpu_ns")):
+        if made > _MATTERS * median(float_column(batches, "cpu_ns")):
             notes.append(
                 "workers collate into new shared memory, which is assumed to take "
                 f"{made / 1e6:.1f} ms more per batch; this was not measured"
             )
         return {"shared_ns": made, "free_ns": made * _FREED}
-    faults = number(batches, "minor_faults")
+    faults = float_column(batches, "minor_faults")
     if np.isnan(faults).all():
         return {"shared_ns": 0.0, "free_ns": 0.0}
     seen = min(pages, median(faults))
@@ -142,11 +142,11 @@ def memory(
     what its proportional set size implies if that is more (pss = own + shared / processes): it
     includes pages that were copied on write.
     """
-    ours = np.isin(integer(resources, "pid"), integer(batches, "pid"))
-    ours &= integer(resources, "worker") >= 0
-    pid = integer(resources, "pid")[ours]
-    pss, rss = number(resources, "pss"), number(resources, "rss")
-    of_main = np.where(pss > 0, pss, rss)[integer(resources, "worker") < 0]
+    ours = np.isin(int_column(resources, "pid"), int_column(batches, "pid"))
+    ours &= int_column(resources, "worker") >= 0
+    pid = int_column(resources, "pid")[ours]
+    pss, rss = float_column(resources, "pss"), float_column(resources, "rss")
+    of_main = np.where(pss > 0, pss, rss)[int_column(resources, "worker") < 0]
     pss, rss = pss[ours], rss[ours]
     method = setting.start_method or "fork"
     first = np.zeros(len(pid), np.bool_)
@@ -167,7 +167,7 @@ def memory(
         notes.append("the memory of workers was read only at their start; it grows later")
     if method != "fork":
         return {"main_bytes": main, "worker_bytes": median(_largest(pid, rss))}
-    batch = median(np.nan_to_num(number(batches, "bytes")))
+    batch = median(np.nan_to_num(float_column(batches, "bytes")))
     grown = _largest(pid, rss) - rss[first]
     processes = setting.num_workers + 1
     read = (pss > 0) & ~first  # by then all of them had started

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.waits import loop_times
-from lotus.analysis.common.columns import Bools, Floats, integer, number, ratio, total
+from lotus.analysis.common.columns import Bools, Floats, float_column, int_column, ratio, total
 from lotus.analysis.common.remade_loaders import merged, number_of
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
 from lotus.common.errors import LotusError
@@ -178,12 +178,12 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> RunPro
     if len(scope.ranks) > 1:
         notes.append(f"of {len(scope.ranks)} ranks, rank {rank} is replayed on its share of cores")
     own = {
-        name: frame[integer(frame, "rank") == rank].reset_index(drop=True)
+        name: frame[int_column(frame, "rank") == rank].reset_index(drop=True)
         for name in ("ops", "batches", "waits", "epochs", "workers")
         for frame in [getattr(scope, name)]
     }
     batches = _made(own["batches"])
-    steps = number(own["waits"], "step_ns")
+    steps = float_column(own["waits"], "step_ns")
     steps = steps[~np.isnan(steps)]
     if not len(batches) or not len(steps):
         raise LotusError(
@@ -210,7 +210,7 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> RunPro
     first_ns = first_extra(batches, firsts)
     cpu = _without_first(cpu, firsts, first_ns)
     notes += _assumptions(scope, step_cores)
-    each = number(own["epochs"], "batches")
+    each = float_column(own["epochs"], "batches")
     made_profile = RunProfile(
         loader=scope.loader,
         title=scope.title,
@@ -219,12 +219,12 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> RunPro
         epochs=max(len(loop), 1),
         batches=len(batches) if scope.partial else _per_epoch(each, len(batches)),
         parts=parts,
-        size=number(batches, "size"),
+        size=float_column(batches, "size"),
         cpu=cpu,
         wait=wait,
         nested=nested,
-        bytes=np.nan_to_num(number(batches, "bytes")),
-        read_bytes=np.nan_to_num(number(batches, "read_bytes")),
+        bytes=np.nan_to_num(float_column(batches, "bytes")),
+        read_bytes=np.nan_to_num(float_column(batches, "read_bytes")),
         step_ns=steps,
         step_cores=step_cores,
         fixed={
@@ -268,8 +268,8 @@ def _per_epoch(told: Floats, recorded: int) -> int:
 
 def _made(batches: pd.DataFrame) -> pd.DataFrame:
     """Return the batches that hold samples and whose fetch is known."""
-    made = ~np.isnan(number(batches, "fetch_ns")) & (number(batches, "size") > 0)
-    made &= (integer(batches, "flags", 0) & (FAILED | STOPPED)) == 0
+    made = ~np.isnan(float_column(batches, "fetch_ns")) & (float_column(batches, "size") > 0)
+    made &= (int_column(batches, "flags", 0) & (FAILED | STOPPED)) == 0
     return batches[made].reset_index(drop=True)
 
 
@@ -279,13 +279,13 @@ def _demand(loop: pd.DataFrame, runnable_ns: float, workers: int, step_cores: fl
     `runnable_ns` is the time for which all workers together had or wanted a core. Raises LotusError
     where the loop took no time.
     """
-    loop_ns = total(number(loop, "loop_ns"))
+    loop_ns = total(float_column(loop, "loop_ns"))
     if not loop_ns > 0:
         raise LotusError(
             "the run's times cannot be replayed as a loop; record it again with: "
             "lotus trace --level op+cpu -- COMMAND"
         )
-    step_share = ratio(total(number(loop, "step_ns")), loop_ns)
+    step_share = ratio(total(float_column(loop, "step_ns")), loop_ns)
     used = min(ratio(runnable_ns, loop_ns * max(workers, 1)), 1.0)
     return 1.0 + max(workers - 1, 0) * used + (step_cores * step_share if workers else 0.0)
 
@@ -354,14 +354,14 @@ def _figures(
     loop: pd.DataFrame, batches: pd.DataFrame, epochs: pd.DataFrame, setting: Setting, partial: bool
 ) -> Figures:
     nan = math.nan
-    time, step = total(number(loop, "loop_ns")), total(number(loop, "step_ns"))
-    startup = number(epochs, "startup_ns")
+    time, step = total(float_column(loop, "loop_ns")), total(float_column(loop, "step_ns"))
+    startup = float_column(epochs, "startup_ns")
     first = float(startup[0]) / 1e9 if len(startup) else nan
     if partial or not time > 0:
         return Figures(nan, nan, first, nan, nan)
-    taken, size = number(batches, "taken_ns"), number(batches, "size")
+    taken, size = float_column(batches, "taken_ns"), float_column(batches, "size")
     seen = ~np.isnan(taken)
-    epoch = integer(batches, "epoch")
+    epoch = int_column(batches, "epoch")
     parts = []
     for chosen in np.unique(epoch[seen]):
         mine = np.flatnonzero(seen & (epoch == chosen))

@@ -9,7 +9,7 @@ import pandas as pd
 
 from lotus.analysis.batches.components import core_taken
 from lotus.analysis.batches.wait_spread import wait_spread
-from lotus.analysis.common.columns import flag, integer, median, number, ratio, total
+from lotus.analysis.common.columns import flag, float_column, int_column, median, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.data.data_shares import DataShares
 from lotus.analysis.data.repeated_samples import divided_data
@@ -107,8 +107,8 @@ def circumstances_of(scope: Scope, use: CoreUse, shares: DataShares | None = Non
     `shares` None: they are computed.
     """
     batches, settings = scope.batches, scope.settings
-    fetch, step = number(batches, "fetch_ns"), number(scope.waits, "step_ns")
-    idle = total(number(batches, "idle_in_loop_ns"))
+    fetch, step = float_column(batches, "fetch_ns"), float_column(scope.waits, "step_ns")
+    idle = total(float_column(batches, "idle_in_loop_ns"))
     step_ns = median(step)
     # More workers do not give back the time in which others had the cores.
     measured = (fetch - core_taken(batches, np.nan_to_num(fetch)))[~np.isnan(fetch)]
@@ -134,8 +134,8 @@ def circumstances_of(scope: Scope, use: CoreUse, shares: DataShares | None = Non
         spawned=settings.get("start_method") in ("spawn", "forkserver"),
         level=scope.level,
         partial=scope.partial,
-        batch_bytes=median(number(batches, "bytes")),
-        pipe_bytes=median(number(batches, "send_bytes")),
+        batch_bytes=median(float_column(batches, "bytes")),
+        pipe_bytes=median(float_column(batches, "send_bytes")),
         iterable=settings.get("dataset_kind") == "iterable",
         in_sequence=settings.get("sampler") == "SequentialSampler",
         paths=_paths(scope.paths),
@@ -148,7 +148,7 @@ def circumstances_of(scope: Scope, use: CoreUse, shares: DataShares | None = Non
         left=scope.each_is_left,
         machine_cores=scope.machine_cores,
         few_cores=allowed_cores(scope) if cores_are_few(scope) else math.nan,
-        torch_threads=int(max(integer(scope.epochs, "torch_threads"), default=-1)),
+        torch_threads=int(max(int_column(scope.epochs, "torch_threads"), default=-1)),
         threads_set_at=str(settings.get("threads_set_at") or ""),
         dataset=str(settings.get("dataset") or ""),
         library_threads_set=str(settings.get("library_threads_set") or ""),
@@ -161,10 +161,10 @@ def circumstances_of(scope: Scope, use: CoreUse, shares: DataShares | None = Non
 def _paths(paths: pd.DataFrame) -> dict[int, str]:
     """Return the files of samples, by sample."""
     names: Iterable[str] = paths["path"].astype(str) if "path" in paths else []
-    return dict(zip(integer(paths, "sample").tolist(), names, strict=True))
+    return dict(zip(int_column(paths, "sample").tolist(), names, strict=True))
 
 
 def _most_batches(scope: Scope) -> float:
     """Return the most batches of an epoch that came to its end, on one rank; inf: none did."""
-    batches = number(scope.epochs, "batches")[flag(scope.epochs, "exhausted")]
+    batches = float_column(scope.epochs, "batches")[flag(scope.epochs, "exhausted")]
     return float(np.nanmax(batches, initial=0.0)) or math.inf

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import integer, number, ratio
+from lotus.analysis.common.columns import float_column, int_column, ratio
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.machine_readings import least_memory_share, within_loops
 
@@ -40,18 +40,20 @@ def resources(scope: Scope) -> Resources:
 
 def _affordable(scope: Scope) -> float:
     """Return how many workers there could be if new ones may take half of the memory left."""
-    of_workers = integer(scope.memory, "worker") >= 0
-    each = np.nanmax(number(scope.memory, "private")[of_workers], initial=0.0)
-    left = np.nanmin(number(scope.machine, "available_bytes"), initial=math.inf)
+    of_workers = int_column(scope.memory, "worker") >= 0
+    each = np.nanmax(float_column(scope.memory, "private")[of_workers], initial=0.0)
+    left = np.nanmin(float_column(scope.machine, "available_bytes"), initial=math.inf)
     if not each > 0 or not 0 <= left < math.inf:
         return math.inf
     return max(scope.num_workers, 1) + float(left) / 2 / float(each)
 
 
 def _descriptor_limit(scope: Scope) -> float:
-    limits = number(scope.memory, "descriptor_limit")
+    limits = float_column(scope.memory, "descriptor_limit")
     return float(limits.max()) if limits.size and (limits > 0).all() else math.nan
 
 
 def _most(frame: pd.DataFrame, name: str) -> float:
-    return float(np.nanmax(number(frame, name), initial=-math.inf)) if len(frame) else math.nan
+    return (
+        float(np.nanmax(float_column(frame, name), initial=-math.inf)) if len(frame) else math.nan
+    )

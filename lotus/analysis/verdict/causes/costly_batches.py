@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Bools, flag, integer, number, total
+from lotus.analysis.common.columns import Bools, flag, float_column, int_column, total
 from lotus.analysis.replay.prefetch_replay import COSTLY_TIMES, LEAST_SAVED, costly_batches
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
@@ -40,8 +40,8 @@ def _slow_batches(ledger: Ledger) -> Iterable[Charge]:
         batches = ledger.scope.batches
         evidence = {
             "batches": float(costly.sum()),
-            "slowest_epoch": float(integer(batches, "epoch")[worst]),
-            "slowest_batch": float(integer(batches, "batch")[worst]),
+            "slowest_epoch": float(int_column(batches, "epoch")[worst]),
+            "slowest_batch": float(int_column(batches, "batch")[worst]),
             "slowest_batch_ns": float(fetch[worst]),
             "usual_batch_ns": float(np.median(fetch[ledger.batch_making.known])),
             **_hiding(ledger, ledger.better_prefetch.helps),
@@ -92,10 +92,10 @@ def _take_most(ledger: Ledger, costly: Bools) -> bool:
 
 def _together(ledger: Ledger, together: Bools) -> dict[str, float]:
     samples = ledger.batch_making.outliers.samples
-    keys = {name: integer(samples, name)[together] for name in ("rank", "epoch", "batch")}
+    keys = {name: int_column(samples, name)[together] for name in ("rank", "epoch", "batch")}
     took = {
-        "took": number(samples, "duration_ns")[together],
-        "usual": number(samples, "typical_ns")[together],
+        "took": float_column(samples, "duration_ns")[together],
+        "usual": float_column(samples, "typical_ns")[together],
     }
     each = pd.DataFrame(keys | took).groupby(list(keys), as_index=False).median()
     worst = each.iloc[int((each["took"] / each["usual"]).to_numpy().argmax())]
@@ -111,7 +111,7 @@ def _together(ledger: Ledger, together: Bools) -> dict[str, float]:
 
 def _again_share(samples: pd.DataFrame, epochs: int) -> float:
     """Return the share of these samples, by index, that are slow in most epochs, at least two."""
-    known = pd.DataFrame({name: integer(samples, name) for name in ("sample", "epoch")})
+    known = pd.DataFrame({name: int_column(samples, name) for name in ("sample", "epoch")})
     known = known[known["sample"] >= 0].drop_duplicates()
     if not len(known):
         return 0.0

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from lotus.analysis.batches.worker_imports import waited_imports
-from lotus.analysis.common.columns import flag, median, number, ratio, total
+from lotus.analysis.common.columns import flag, float_column, median, ratio, total
 from lotus.analysis.observations.own_code import of_program
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
@@ -33,7 +33,7 @@ def _startup(ledger: Ledger) -> Iterable[Charge]:
     evidence["making_ns"] = _making_all(ledger)
     evidence["importing_ns"] = waited_imports(ledger.scope.workers, ledger.loop)
     for name in _OF_SPAWN:
-        evidence[name] = median(number(ledger.scope.workers, name))
+        evidence[name] = median(float_column(ledger.scope.workers, name))
     ns = sum(ledger.startup.values())
     yield Charge(STARTUP.kind, STARTUP.title, ns, evidence, taken_ns=ledger.start_without_core)
 
@@ -278,7 +278,7 @@ SHUTDOWN = CauseRow(
 def _rest(ledger: Ledger) -> Iterable[Charge]:
     scope = ledger.scope
     if not scope.partial:
-        broken = total(number(scope.waits, "wait_ns")[flag(scope.waits, "failed")])
+        broken = total(float_column(scope.waits, "wait_ns")[flag(scope.waits, "failed")])
         ns = ledger.take_rest()
         yield Charge(REST.kind, REST.title, ns, {"broken_off_ns": min(broken, ns)})
     elif ledger.charged_ns <= sum(ledger.startup.values()):

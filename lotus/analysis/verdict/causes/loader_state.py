@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from lotus.analysis.common.columns import mean, number, ratio, total
+from lotus.analysis.common.columns import float_column, mean, ratio, total
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
@@ -13,8 +13,8 @@ from lotus.common.formatting import duration, share
 
 
 def _snapshots(ledger: Ledger) -> Iterable[Charge]:
-    in_workers = number(ledger.scope.batches, "snapshot_ns")
-    in_main = number(ledger.scope.waits, "snapshot_ns")
+    in_workers = float_column(ledger.scope.batches, "snapshot_ns")
+    in_main = float_column(ledger.scope.waits, "snapshot_ns")
     if not (total(in_workers) > 0 or total(in_main) > 0):
         return
     ns = ledger.take_handover(total(in_main))

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.components import OWN
-from lotus.analysis.common.columns import Bools, batch_rows, integer, number, ratio, total
+from lotus.analysis.common.columns import Bools, batch_rows, float_column, int_column, ratio, total
 from lotus.analysis.observations.looks import SHARED_LOCK
 from lotus.analysis.observations.own_code import of_program
 from lotus.analysis.samples.outlier_samples import costliest
@@ -76,11 +76,11 @@ def outlier_charge(row: CauseRow, excess: Excess, evidence: dict[str, float]) ->
 
 def _sample_facts(ledger: Ledger, slow: Bools) -> dict[str, float]:
     samples = ledger.batch_making.outliers.samples
-    duration_ns, typical = number(samples, "duration_ns"), number(samples, "typical_ns")
+    duration_ns, typical = float_column(samples, "duration_ns"), float_column(samples, "typical_ns")
     worst = int(np.argmax(np.where(slow, duration_ns, -1.0)))
-    index = integer(samples, "sample")[costliest(ledger.batch_making.outliers, slow)]
+    index = int_column(samples, "sample")[costliest(ledger.batch_making.outliers, slow)]
     distinct = len(set(index.tolist())) if (index != -1).all() else len(index)
-    slowest = integer(samples, "sample")[worst]
+    slowest = int_column(samples, "sample")[worst]
     return {
         "samples": float(distinct),
         "times_fetched": float(len(index)),
@@ -99,8 +99,8 @@ def _blocked_share(ledger: Ledger, samples: pd.DataFrame) -> float:
     batches = ledger.scope.batches
     rows = batch_rows(batches, samples, ("rank", "epoch", "batch"))
     slow = np.isin(np.arange(len(batches)), rows)
-    fetch, delay = number(batches, "fetch_ns"), number(batches, "run_delay_ns")
-    busy = np.fmax(number(batches, "cpu_ns"), number(batches, "process_cpu_ns"))
+    fetch, delay = float_column(batches, "fetch_ns"), float_column(batches, "run_delay_ns")
+    busy = np.fmax(float_column(batches, "cpu_ns"), float_column(batches, "process_cpu_ns"))
     blocked = np.maximum(fetch - busy - delay, 0.0)
     known = np.isfinite(blocked)
     slow, usual = slow & known, ~slow & known
@@ -129,7 +129,7 @@ def where_most(charge: Charge, circumstances: Circumstances) -> str:
 
 def _times_uneven(ledger: Ledger, slow: Bools) -> float:
     """Return the long times of these samples (0.9 quantile) over the short (0.1); NaN: few."""
-    took = number(ledger.batch_making.outliers.samples, "duration_ns")[
+    took = float_column(ledger.batch_making.outliers.samples, "duration_ns")[
         costliest(ledger.batch_making.outliers, slow)
     ]
     return float(ratio(*np.quantile(took, [0.9, 0.1]))) if len(took) >= _LEAST_UNEVEN else math.nan

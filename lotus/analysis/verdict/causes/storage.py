@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from lotus.analysis.common.columns import number, ratio, total
+from lotus.analysis.common.columns import float_column, ratio, total
 from lotus.analysis.machine.machine_readings import (
     ROOM,
     SWAPPED,
@@ -39,7 +39,7 @@ def _swapped_out(ledger: Ledger) -> Iterable[Charge]:
     scope = ledger.scope
     swapped = within_loops(scope, "swapped_bytes")
     full = not least_memory_share(scope.machine, scope.memory_bytes) >= ROOM
-    read = total(number(scope.batches, "read_bytes"))
+    read = total(float_column(scope.batches, "read_bytes"))
     if full and swapped >= max(SWAPPED, _MOSTLY * read):
         yield from _storage(ledger, SWAPPED_OUT.kind, swapped_bytes=swapped)
 
@@ -51,15 +51,15 @@ def _storage(ledger: Ledger, kind: str, **more: float) -> Iterable[Charge]:
     parts = [(ledger.take_component(column), names[column], column) for column in cold]
     if parts:
         _, name, largest = max(parts)
-        read = total(number(batches, "read_bytes"))
+        read = total(float_column(batches, "read_bytes"))
         # Of a partly recorded loop, what the other batches read is not known.
         known = not ledger.scope.partial
         evidence = {
             "read_bytes": read,
             "read_bytes_per_s": ratio(read * 1e9, ledger.loop_ns) if known else math.nan,
-            "major_faults": total(number(batches, "major_faults")),
+            "major_faults": total(float_column(batches, "major_faults")),
             "fetch_ns": total(ledger.batch_making.components.fetch),
-            "cpu_ns": total(number(batches, "cpu_ns")),
+            "cpu_ns": total(float_column(batches, "cpu_ns")),
             "mutual_slowing": mutual_slowing(ledger.scope),
             **more,
         }

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from lotus.analysis.common.columns import integer, number, ratio, total
+from lotus.analysis.common.columns import float_column, int_column, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.core_use import (
     LEAST_DELAY,
@@ -93,7 +93,7 @@ def _of_workers(ledger: Ledger) -> Iterable[Charge]:
         evidence = crowd_evidence(threads) | _limits(ledger.scope)
         workers = ledger.scope.workers
         for name in () if of_main else ("threads", "torch_threads"):
-            count = max(integer(workers, name), default=-1)
+            count = max(int_column(workers, name), default=-1)
             evidence[name] = float(count) if count > 0 else math.nan
         lost = threads.lost_share
         if evidence.get("torch_threads", 0.0) > 1:
@@ -426,7 +426,7 @@ def _of_step(ledger: Ledger) -> Iterable[Charge]:
             ledger.step_short_ns += lost
             return
         evidence = crowd_evidence(threads) | _limits(ledger.scope)
-        of_torch = max(integer(ledger.scope.epochs, "torch_threads"), default=-1)
+        of_torch = max(int_column(ledger.scope.epochs, "torch_threads"), default=-1)
         evidence["main_torch_threads"] = float(of_torch) if of_torch > 0 else math.nan
         taken = lost * ledger.use.others_part
         yield Charge(STEP_THREADS.kind, STEP_THREADS.title, lost, evidence, taken_ns=taken)
@@ -438,13 +438,13 @@ def _kept_by_others(ledger: Ledger) -> bool:
     Fewer threads would help beside other programs, and hurt where the cores are free.
     """
     scope = ledger.scope
-    of_torch = max(integer(scope.epochs, "torch_threads"), default=-1)
+    of_torch = max(int_column(scope.epochs, "torch_threads"), default=-1)
     idle, made, own, cpu, delay = (
-        total(number(scope.batches, name))
+        total(float_column(scope.batches, name))
         for name in ("idle_in_loop_ns", "fetch_ns", "cpu_ns", "process_cpu_ns", "run_delay_ns")
     )
     cpu = max(own, cpu)  # with helper threads, where that is known
-    step_cpu = total(number(scope.waits, "step_cpu_ns"))
+    step_cpu = total(float_column(scope.waits, "step_cpu_ns"))
     # A worker needs no core while it sleeps. If others slow down the step, its workers have more
     # idle time, so their busy share is too low. The ratio of their CPU time to that of the step is
     # not.

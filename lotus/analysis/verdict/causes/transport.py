@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from lotus.analysis.common.columns import mean, number, ratio
+from lotus.analysis.common.columns import float_column, mean, ratio
 from lotus.analysis.observations.own_code import of_program
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
@@ -24,15 +24,15 @@ from lotus.common.formatting import duration, share, size
 
 def _sending(ledger: Ledger) -> Iterable[Charge]:
     batches = ledger.scope.batches
-    wanted = np.fmax(number(batches, "wait_start_ns"), number(batches, "ready_ns"))
+    wanted = np.fmax(float_column(batches, "wait_start_ns"), float_column(batches, "ready_ns"))
     evidence = {
-        **{f"mean_{name}_ns": mean(number(batches, f"{name}_ns")) for name in _STAGES},
-        "mean_receive_ns": mean(np.maximum(number(batches, "arrival_ns") - wanted, 0.0)),
-        "mean_pipe_bytes": mean(number(batches, "send_bytes")),
-        "mean_batch_bytes": mean(number(batches, "bytes")),
-        "mean_fetch_ns": mean(number(batches, "fetch_ns")),
+        **{f"mean_{name}_ns": mean(float_column(batches, f"{name}_ns")) for name in _STAGES},
+        "mean_receive_ns": mean(np.maximum(float_column(batches, "arrival_ns") - wanted, 0.0)),
+        "mean_pipe_bytes": mean(float_column(batches, "send_bytes")),
+        "mean_batch_bytes": mean(float_column(batches, "bytes")),
+        "mean_fetch_ns": mean(float_column(batches, "fetch_ns")),
         "making_over_receiving": ratio(
-            mean(number(batches, "fetch_ns") - number(batches, "run_delay_ns")),
+            mean(float_column(batches, "fetch_ns") - float_column(batches, "run_delay_ns")),
             ratio(ledger.received_cpu_ns, len(ledger.scope.waits)),
         ),
     }

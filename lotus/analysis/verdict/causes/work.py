@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from lotus.analysis.batches.components import off_cpu
-from lotus.analysis.common.columns import number, ratio, total
+from lotus.analysis.common.columns import float_column, ratio, total
 from lotus.analysis.common.random_names import is_random
 from lotus.analysis.observations.looks import (
     LEAST_LOOKS,
@@ -133,12 +133,12 @@ def _waiting_share(ledger: Ledger, column: int, looks: Looks) -> float:
     parts, batches = ledger.batch_making.components, ledger.scope.batches
     if looks.are_enough:
         return looks.blocked_share
-    if ledger.batch_making.crowded and np.isnan(number(batches, "run_delay_ns")).all():
+    if ledger.batch_making.crowded and np.isnan(float_column(batches, "run_delay_ns")).all():
         return float("nan")
     if parts.kinds[column] == OPERATION.kind and not np.isnan(parts.operations.cpu_ns[column]):
         took = float(parts.operations.took_ns[column])
         return 1.0 - min(ratio(float(parts.operations.cpu_ns[column]), took), 1.0)
-    if np.isnan(number(batches, "cpu_ns")).all():
+    if np.isnan(float_column(batches, "cpu_ns")).all():
         return float("nan")
     off = np.maximum(off_cpu(batches, parts.fetch) - ledger.batch_making.held, 0.0)
     others = parts.fetch - parts.parts[:, column]

@@ -20,7 +20,7 @@ from lotus.analysis.batches.components import (
     storage_parts,
 )
 from lotus.analysis.batches.waits import loop_times
-from lotus.analysis.common.columns import Floats, Ints, integer, mean, number, ratio, total
+from lotus.analysis.common.columns import Floats, Ints, float_column, int_column, mean, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.data.repeated_samples import divided_data
 from lotus.analysis.machine.core_use import CoreUse, core_use
@@ -123,7 +123,7 @@ class BatchMaking:
         batches, slow = self.scope.batches, self.workers[self.workers["slow"]]
         if not len(slow):
             return np.zeros(len(batches))
-        keys = {"rank": integer(batches, "rank"), "worker": integer(batches, "worker")}
+        keys = {"rank": int_column(batches, "rank"), "worker": int_column(batches, "worker")}
         joined = pd.DataFrame(keys).merge(slow, on=["rank", "worker"], how="left")
         return np.nan_to_num(1.0 - 1.0 / joined["times"].to_numpy(np.float64))
 
@@ -132,8 +132,8 @@ def _crowded(scope: Scope, use: CoreUse) -> bool:
     if np.isfinite(use.own_share):
         return use.full
     # Of a partly recorded loop the mean stands for all batches.
-    used = mean(number(scope.batches, "cpu_ns")) * len(scope.waits)
-    loop_ns = total(number(loop_times(scope.epochs, scope.waits), "loop_ns"))
+    used = mean(float_column(scope.batches, "cpu_ns")) * len(scope.waits)
+    loop_ns = total(float_column(loop_times(scope.epochs, scope.waits), "loop_ns"))
     return ratio(used, loop_ns * scope.cores) > CROWDED
 
 
@@ -142,7 +142,7 @@ def core_shared(scope: Scope, use: CoreUse) -> float:
 
     Where the program itself keeps the cores busy, it is its own workers that wait for one another.
     """
-    fetch = np.nan_to_num(number(scope.batches, "fetch_ns"))
+    fetch = np.nan_to_num(float_column(scope.batches, "fetch_ns"))
     taken, off = (total(part(scope.batches, fetch)) for part in (core_taken, off_cpu))
     if taken < SHARED * total(fetch) or _crowded(scope, use):
         return 0.0

@@ -19,7 +19,7 @@ from lotus.analysis.common.columns import (
     Bools,
     Floats,
     blocks,
-    number,
+    float_column,
     ratio,
     total,
 )
@@ -81,10 +81,10 @@ class Ledger:
         self.handover, self.index = waits.handover, waits.index
         self.phases = waits.phases
         self._without_record = waits.unrecorded_ns
-        of_iter = number(self.loop, "iter_sampler_ns")
+        of_iter = float_column(self.loop, "iter_sampler_ns")
         in_iter = min(total(of_iter), self.iter_ns)
         self.drawn_ns = in_iter + waits.drawn_ns
-        drawing = number(self.scope.waits, "sampler_ns")
+        drawing = float_column(self.scope.waits, "sampler_ns")
         known = np.isfinite(drawing).any() and not self.scope.partial
         self.sampler_ns = in_iter + total(drawing) if known else math.nan
         self.drawn_in_iter_ns = in_iter if np.isfinite(of_iter).any() else math.nan
@@ -117,32 +117,32 @@ class Ledger:
     @property
     def iter_ns(self) -> float:
         """Time blocked in `iter()`."""
-        return total(number(self.loop, "iter_ns"))
+        return total(float_column(self.loop, "iter_ns"))
 
     @property
     def wait_ns(self) -> float:
         """Time blocked in `next`."""
-        return total(number(self.loop, "wait_ns"))
+        return total(float_column(self.loop, "wait_ns"))
 
     @property
     def step_ns(self) -> float:
         """Time in the training step."""
-        return total(number(self.loop, "step_ns"))
+        return total(float_column(self.loop, "step_ns"))
 
     @property
     def own_ns(self) -> float:
         """Time of lotus's own work in the training step, which an untraced run does not have."""
-        return min(total(number(self.loop, "own_ns")), self.step_ns)
+        return min(total(float_column(self.loop, "own_ns")), self.step_ns)
 
     @property
     def tail_ns(self) -> float:
         """Time from the last batch of each epoch to its end."""
-        return total(number(self.loop, "tail_ns"))
+        return total(float_column(self.loop, "tail_ns"))
 
     @property
     def loop_ns(self) -> float:
         """Time of the whole loop."""
-        return total(number(self.loop, "loop_ns"))
+        return total(float_column(self.loop, "loop_ns"))
 
     def storage(self, rows: slice) -> Floats:
         """Return what is left of `making_waits` in which batches waited for storage (n, c)."""
@@ -182,12 +182,12 @@ class Ledger:
         if not self.use.rivals:
             return 0.0
         workers = self.scope.workers
-        wall = number(workers, "ready_ns") - number(workers, "start_ns")
-        delay = number(workers, "startup_delay_ns")
+        wall = float_column(workers, "ready_ns") - float_column(workers, "start_ns")
+        delay = float_column(workers, "startup_delay_ns")
         known = ~np.isnan(wall + delay)
         part = min(ratio(total(delay[known]), total(wall[known])), 1.0)
         of_workers = float(np.nan_to_num(part) * self.startup["workers_ns"])
-        in_iter = total(number(self.loop, "iter_run_delay_ns"))
+        in_iter = total(float_column(self.loop, "iter_run_delay_ns"))
         return of_workers + min(in_iter, self.startup["iter_ns"])
 
     @property
@@ -210,12 +210,12 @@ class Ledger:
         taken = self.use.kept or (self.use.others and not self.use.full)
         if not taken or not self.scope.num_workers:
             return 0.0
-        return self.take_delivery(total(number(self.scope.waits, "wait_run_delay_ns")))
+        return self.take_delivery(total(float_column(self.scope.waits, "wait_run_delay_ns")))
 
     @property
     def left(self) -> Floats:
         """The part of each batch's wait and of the step after it that is not charged (n,), ns."""
-        step = np.nan_to_num(number(self.batches, "step_ns"))
+        step = np.nan_to_num(float_column(self.batches, "step_ns"))
         step = step * ratio(self.step_left_ns, self.step_ns)
         other_waits = self.sending + self.pinning + self.handover + self.index
         return np.asarray(self.making_waits.sum(axis=1) + other_waits + step, np.float64)
@@ -243,7 +243,7 @@ class Ledger:
 
         NaN: not measured.
         """
-        cpu = number(self.scope.waits, "wait_cpu_ns")
+        cpu = float_column(self.scope.waits, "wait_cpu_ns")
         if not np.isfinite(cpu).any():
             return math.nan
         return max(total(cpu) - total(self.handover), 0.0)
@@ -266,7 +266,7 @@ class Ledger:
 
     def take_late_sending(self) -> float:
         """Take what neither the bytes nor the CPU time of receiving account for of the sending."""
-        size = np.nan_to_num(number(self.scope.batches, "send_bytes"), nan=math.inf)
+        size = np.nan_to_num(float_column(self.scope.batches, "send_bytes"), nan=math.inf)
         kept = np.minimum(self.sending, _SENDING_NS + _SENDING_NS_PER_BYTE * size)
         more = ratio(self.received_cpu_ns - total(kept), total(self.sending - kept))
         kept += (self.sending - kept) * float(np.clip(np.nan_to_num(more), 0.0, 1.0))
@@ -419,7 +419,7 @@ class Ledger:
 
 def _loop_of(recorded: pd.DataFrame, batches: pd.DataFrame) -> pd.DataFrame:
     """Return the epochs that have waits in `batches`, with their sums; their edges as recorded."""
-    waited = np.isfinite(number(batches, "wait_ns"))
+    waited = np.isfinite(float_column(batches, "wait_ns"))
     sums = batches[waited].groupby(["rank", "epoch"], as_index=False)[["wait_ns", "step_ns"]].sum()
     loop = recorded.drop(columns=["wait_ns", "step_ns"]).merge(sums, on=["rank", "epoch"])
     parts = ("iter_ns", "wait_ns", "step_ns", "tail_ns")

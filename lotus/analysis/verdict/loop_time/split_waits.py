@@ -7,7 +7,7 @@ import pandas as pd
 
 from lotus.analysis.batches.components import first_excess
 from lotus.analysis.batches.waits import PHASES, paced, wait_phases
-from lotus.analysis.common.columns import Floats, flag, mean, number, total
+from lotus.analysis.common.columns import Floats, flag, float_column, mean, total
 from lotus.analysis.verdict.loop_time.batch_making import BatchMaking
 from lotus.common.long_arrays import kept
 
@@ -46,7 +46,7 @@ def split_waits(
     """
     workers = batch_making.scope.num_workers
     phases = wait_phases(batches, batch_making.scope.workers)
-    sums = {name: total(number(phases, name)) for name in PHASES}
+    sums = {name: total(float_column(phases, name)) for name in PHASES}
     charged = {
         name: column.to_numpy()
         for name, column in paced(phases, batches, batch_making.first).items()
@@ -57,7 +57,7 @@ def split_waits(
     lazily = making * batch_making.first_excess / batch_making.took_ns
     making = making - lazily
     # The first pickling of a process imports what it needs.
-    pickle_excess = first_excess(batches, number(batches, "pickle_ns"), batch_making.first)
+    pickle_excess = first_excess(batches, float_column(batches, "pickle_ns"), batch_making.first)
     late = np.minimum(charged["sending"], pickle_excess)
     charged["sending"] = charged["sending"] - late
 
@@ -68,11 +68,11 @@ def split_waits(
     first = flag(batches, "first")
     drawn = np.zeros(len(batches))
     if not workers:
-        sampler = np.nan_to_num(number(batches, "sampler_ns"))
+        sampler = np.nan_to_num(float_column(batches, "sampler_ns"))
         drawn = np.where(first, np.minimum(sampler, charged["handover"]), 0.0)
         charged["handover"] = charged["handover"] - drawn
     rest = making + charged["sending"] + charged["pinning"] + charged["handover"]
-    later = ~first & ~np.isnan(number(batches, "wait_ns"))
+    later = ~first & ~np.isnan(float_column(batches, "wait_ns"))
     fill, steady = mean(rest[first]), mean((rest - charged["handover"])[later])
     shared = 1 if batch_making.scope.each_is_left else max(workers, 1)
     alike = min(float(np.nan_to_num(steady)) * shared / fill, 1.0) if fill > 0 else 1.0

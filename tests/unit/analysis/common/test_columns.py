@@ -12,8 +12,8 @@ from lotus.analysis.common.columns import (
     covered,
     distribution,
     flag,
-    integer,
-    number,
+    float_column,
+    int_column,
     plain_value,
     process_rows,
     rows_by,
@@ -93,13 +93,13 @@ def test_the_chosen_rows_of_each_group(rows: list[tuple[int, bool]]):
 @pytest.mark.filterwarnings("error")
 def test_columns_that_are_missing_or_hold_nothing() -> None:
     frame = pd.DataFrame({"a": pd.array([1, None], dtype="Int64"), "b": [True, None]})
-    assert np.isnan(number(frame, "a")).tolist() == [False, True]
-    assert integer(frame, "a").tolist() == [1, -1]
+    assert np.isnan(float_column(frame, "a")).tolist() == [False, True]
+    assert int_column(frame, "a").tolist() == [1, -1]
     assert flag(frame, "b").tolist() == [True, False]
     assert flag(frame.astype({"b": "boolean"}), "b").tolist() == [True, False]
     assert flag(frame, "a").tolist() == [True, False]
-    assert np.isnan(number(frame, "c")).all()
-    assert integer(frame, "c").tolist() == [-1, -1]
+    assert np.isnan(float_column(frame, "c")).all()
+    assert int_column(frame, "c").tolist() == [-1, -1]
     assert not flag(frame, "c").any()
 
 
@@ -107,10 +107,10 @@ def test_a_column_as_numbers_is_a_copy() -> None:
     frame = pd.DataFrame({"a": [1.0, np.nan], "b": [1, 2], "c": [True, False]})
     frame["d"] = pd.array([1, None], dtype="Int64")
     for name in frame.columns:
-        number(frame, name)[0] = 9.0
+        float_column(frame, name)[0] = 9.0
     assert frame.iloc[0].tolist() == [1.0, 1, True, 1]
-    assert number(frame, "c").tolist() == [1.0, 0.0]
-    assert np.isnan([number(frame, "a")[1], number(frame, "d")[1]]).all()
+    assert float_column(frame, "c").tolist() == [1.0, 0.0]
+    assert np.isnan([float_column(frame, "a")[1], float_column(frame, "d")[1]]).all()
 
 
 def test_a_distribution_leaves_out_what_was_not_measured() -> None:

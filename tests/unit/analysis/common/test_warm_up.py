@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lotus.analysis.common.columns import number
+from lotus.analysis.common.columns import float_column
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.common.warm_up import WARM_UP, without_warm_up
 from lotus.analysis.summary import summarise
@@ -50,9 +50,9 @@ def test_what_it_took_beyond_a_usual_step_is_set_apart() -> None:
 )
 def test_an_ordinary_first_step_is_left_alone(ordinary: pd.DataFrame) -> None:
     after = without_warm_up(ordinary)
-    assert number(after, WARM_UP).tolist() == [0.0] * len(ordinary)
-    assert number(after, "step_ns").tolist() == pytest.approx(
-        number(ordinary, "step_ns").tolist(), nan_ok=True
+    assert float_column(after, WARM_UP).tolist() == [0.0] * len(ordinary)
+    assert float_column(after, "step_ns").tolist() == pytest.approx(
+        float_column(ordinary, "step_ns").tolist(), nan_ok=True
     )
 
 

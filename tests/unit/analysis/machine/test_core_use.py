@@ -8,7 +8,7 @@ import pytest
 
 from lotus.analysis.batches.components import core_taken, off_cpu
 from lotus.analysis.batches.waits import loop_times
-from lotus.analysis.common.columns import number
+from lotus.analysis.common.columns import float_column
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.machine.core_use import core_use
 from lotus.analysis.verdict.account import account
@@ -175,7 +175,7 @@ def test_what_others_used_is_what_the_machine_used_beyond_the_program() -> None:
     run.machine["idle_ns"] = columns["idle_ns"]
     run.program_cpu_ns = float(2.9 * ns)  # most of it in starting workers, as an example
     use = core_use(scopes(run)[0])
-    loop_ns = number(loop_times(run.epochs, run.waits), "loop_ns").sum()
+    loop_ns = float_column(loop_times(run.epochs, run.waits), "loop_ns").sum()
     assert use.others_share == pytest.approx(0.1 * ns / (4 * loop_ns))
     assert not use.rivals
     run.machine["time_ns"] += 5e9  # read after the loop had begun
@@ -251,7 +251,7 @@ def test_threads_that_make_batches_beside_other_programs_are_named_but_accuse_no
     assert "Other programs used" in threads.reason
     # The time without a core is charged to one of the two.
     others = sum(charge.ns for charge in account(scope).charges if charge.kind == "other-programs")
-    assert threads.ns + others <= 0.9 * number(run.batches, "fetch_ns").sum()
+    assert threads.ns + others <= 0.9 * float_column(run.batches, "fetch_ns").sum()
     assert sum(cause.share for cause in judgement.causes) <= 1.0 + 1e-9
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lotus.analysis.common.columns import number
+from lotus.analysis.common.columns import float_column
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.machine.core_use import core_use
 from lotus.analysis.verdict.advice.circumstances import circumstances_of
@@ -75,7 +75,7 @@ def test_batches_that_are_made_sooner_than_a_worker_starts_need_no_workers(
     elif again == "left":
         run.epochs["exhausted"] = False
     first = verdict(scopes(run)[0]).causes[0]
-    made_ns = number(run.batches, "fetch_ns").sum()
+    made_ns = float_column(run.batches, "fetch_ns").sum()
     assert first.kind == "start-up"
     assert first.evidence["making_ns"] == pytest.approx(made_ns, rel=0.01)
     assert "far less than starting the workers once" in first.advice
