@@ -108,9 +108,9 @@ CLAIMS = [
         more_is_better=True,
     ),
     Claim(
-        "diagnosis-ibis", "the same in programs by somebody else, the newest",
-        "tools/bench/diagnosis.py --corpus ibis", VERDICT, DIAGNOSIS,
-        _row("`ibis`") + f" *{DATED}{CELL}" + r" *(?P<figure>\d+ of \d+)",
+        "diagnosis-jacana", "the same in programs by somebody else, the newest",
+        "tools/bench/diagnosis.py --corpus jacana", VERDICT, DIAGNOSIS,
+        _row("`jacana`") + f" *{DATED}{CELL}" + r" *(?P<figure>\d+ of \d+)",
         more_is_better=True,
     ),
     Claim(
