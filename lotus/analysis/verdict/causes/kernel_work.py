@@ -12,9 +12,10 @@ _MUCH = 0.25  # of the CPU time
 _MOST = 0.5  # of the making of batches: less may not be what the kernel works for
 _LITTLE = 0.25  # of the kernel's time
 _MANY = 100  # page faults a batch or step
-# Of the kernel's time in steps, which may wait for a device in it.
-_PART = 0.1
-_BY_KERNEL = ("socket", "local-socket", "events", "pipe", "child", "lock", "shared-lock")
+# Of the kernel's time in steps, which may wait for a device in it. Several threads that fault at a
+# time take eight times the least that a page fault takes.
+_PART = 0.05
+_BY_KERNEL = ("socket", "local-socket", "events", "pipe", "child")
 _ELSEWHERE = 0.1  # of the observations: what it waits for is the kernel's work, too
 SHARE, OF_COPIES, OF_FAULTS = "kernel_share", "copies_share", "page_faults_share"
 FAULTS, REPLACED = "page_faults", "malloc_replaced"

@@ -143,8 +143,13 @@ def steps_in_kernel(faults: int, step_share: float = 1.0) -> SimpleNamespace:
     return run
 
 
-def test_memory_of_steps_is_to_be_kept() -> None:
-    cause = first(steps_in_kernel(faults=100_000))
+@pytest.mark.parametrize("reason", ["computing", "lock"])
+def test_memory_of_steps_is_to_be_kept(reason: str) -> None:
+    run = steps_in_kernel(faults=100_000)
+    # Where torch computes in several threads, the main one waits for the others.
+    run.blocking = pd.DataFrame([{"pid": run.waits["pid"].iloc[0], "operation": "(step)"}])
+    run.blocking = run.blocking.assign(reason=reason, looks=100, worker=-1)
+    cause = first(run)
     assert cause.kind == "consumer"
     assert "60% of the CPU time of the main process was in the kernel" in cause.reason
     assert "with 100,000 page faults a step" in cause.reason
