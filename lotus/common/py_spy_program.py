@@ -6,18 +6,12 @@ import shlex
 import shutil
 import sys
 
-
-def install() -> str:
-    """Return the command that installs py-spy where lotus finds it."""
-    beside = os.path.dirname(sys.executable)
-    active = os.path.dirname(shutil.which("python") or "") == beside
-    return f"{'' if active else f'{shlex.quote(sys.executable)} -m '}pip install py-spy"
-
+INSTALL = "pip install py-spy"
 
 # Why there are no stacks, as stored in a run, and what would change it.
 ABSENT, FORBIDDEN = "absent", "forbidden"
 FIXES = {
-    ABSENT: install(),
+    ABSENT: INSTALL,  # a run may be of another machine
     FORBIDDEN: "sudo sysctl kernel.yama.ptrace_scope=0, or start a container with --cap-add "
     "SYS_PTRACE",
 }
@@ -26,6 +20,13 @@ MAY_NOT_LOOK = f"py-spy may not look into the program; {FIXES[FORBIDDEN]}"
 _DENIED = re.compile(r"permission denied|not permitted", re.IGNORECASE)
 _WRITTEN = re.compile(r"Wrote chrome trace.*Samples: (\d+) Errors: (\d+)")
 _LONGEST = 200  # characters of a complaint
+
+
+def install() -> str:
+    """Return the command that installs py-spy on this machine, where lotus finds it."""
+    beside = os.path.dirname(sys.executable)
+    active = os.path.dirname(shutil.which("python") or "") == beside
+    return INSTALL if active else f"{shlex.quote(sys.executable)} -m {INSTALL}"
 
 
 def find(name: str = "py-spy") -> str | None:
