@@ -56,9 +56,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, FileNotFoundError) and _is_working_directory_gone():
             say("lotus: the working directory was removed; change to one that exists")
             return 2
-        if isinstance(error, PermissionError) and (text := _unreadable(error)):
-            say(f"lotus: {text}")
-            return 2
+        if isinstance(error, PermissionError):
+            from lotus.common.unreadable import unreadable
+
+            if text := unreadable(error):
+                say(f"lotus: {text}")
+                return 2
         if error.errno not in _DISK_FULL:
             raise
         # Errors of our own files are reported where they are written: this is stdout.
@@ -67,41 +70,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-
-
-def _unreadable(error: PermissionError) -> str:
-    """Say which file or directory may not be read, and what to type; "" if all may."""
-    import shlex
-    from pathlib import Path
-
-    from lotus.common.formatting import plain
-
-    if not isinstance(error.filename, (str, os.PathLike)):
-        return ""
-    path = Path(os.fsdecode(error.filename))
-    for each in (*reversed(path.parents), path):  # the first that cannot be entered or read
-        allowed = os.R_OK | os.X_OK if each.is_dir() else os.R_OK
-        if not os.access(each, os.X_OK if each in path.parents else allowed):
-            break
-    else:
-        return ""
-    status = each.stat()
-    name = plain(shlex.quote(str(each)))
-    if status.st_uid == os.geteuid():
-        return f"{name} cannot be read, though it is this user's: chmod -R u+rX {name}"
-    return (
-        f"{name} cannot be read by this user (it belongs to {_user(status.st_uid)}): "
-        f"chmod -R go+rX {name}, or run lotus as its owner"
-    )
-
-
-def _user(number: int) -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return f"user {number}"
 
 
 def _is_working_directory_gone() -> bool:

@@ -2,9 +2,10 @@
 
 import contextlib
 import os
-import pwd
 import shlex
 import sys
+
+from lotus.common.user_name import user_name
 
 _POD = "kubectl debug --target=CONTAINER --profile=sysadmin"
 _CONTAINERS = f"in a container docker run --cap-add SYS_PTRACE, in a cluster {_POD}"
@@ -49,12 +50,7 @@ def other_owner(pid: int) -> str:
         with open(f"/proc/{pid}/status", "rb") as file:
             # root owns /proc/PID itself if the process may not be dumped.
             uid = int(next(line for line in file if line.startswith(b"Uid:")).split()[2])
-        if uid == os.geteuid():
-            return ""
-        try:
-            return pwd.getpwuid(uid).pw_name
-        except KeyError:
-            return f"user {uid}"
+        return "" if uid == os.geteuid() else user_name(uid)
     return ""
 
 
