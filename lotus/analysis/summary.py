@@ -31,6 +31,7 @@ from lotus.analysis.samples.operation_statistics import (
 from lotus.analysis.samples.slow_batches import slow_batches
 from lotus.analysis.samples.slow_samples import slowest_samples
 from lotus.analysis.verdict.account import Account, account
+from lotus.analysis.verdict.advice.advice import PROGRAM
 from lotus.analysis.verdict.advice.circumstances import circumstances_of
 from lotus.analysis.verdict.causes.cause_row import STEP
 from lotus.analysis.verdict.run_time import RunTime, run_time
@@ -40,8 +41,6 @@ from lotus.analysis.verdict.worker_balance import idle_share, rank_table, worker
 from lotus.common import redaction
 from lotus.common.formatting import command
 
-UNKNOWN_PROGRAM = "COMMAND"
-_OF_PROGRAM = f"-- {UNKNOWN_PROGRAM}"  # in advice
 # A data set that makes loaders of its own may make thousands.
 MOST_LOADERS = 32
 _LONG_NS = 1e9
@@ -124,18 +123,18 @@ class Summary:
 
     def _with_program(self, judged: Verdict) -> Verdict:
         """Return the verdict with the program in the commands of its advice."""
+        unnamed, named = f"-- {PROGRAM}", f"-- {self.program}"
         causes = [
-            replace(cause, advice=cause.advice.replace(_OF_PROGRAM, f"-- {self.program}"))
-            for cause in judged.causes
+            replace(cause, advice=cause.advice.replace(unnamed, named)) for cause in judged.causes
         ]
         return replace(judged, causes=causes)
 
     @property
     def program(self) -> str:
-        """The command that was traced; UNKNOWN_PROGRAM if all of it or parts are hidden."""
+        """The command that was traced; PROGRAM if all of it or parts are hidden."""
         words = [str(word) for word in self.manifest.get("command") or []]
         complete = bool(words) and not any(redaction.HIDDEN in word for word in words)
-        return command(words) if complete else UNKNOWN_PROGRAM
+        return command(words) if complete else PROGRAM
 
 
 def summarise(

@@ -3,6 +3,7 @@
 from lotus.analysis.attached.evidence import AttachEvidence
 from lotus.analysis.attached.loop_shares import Sampled
 from lotus.analysis.attached.standstill import at_words, idle_outside, longest_outside
+from lotus.analysis.verdict.advice.advice import PROGRAM
 from lotus.common.formatting import command, share
 
 _LONGEST = 100  # characters of a command that is repeated
@@ -41,4 +42,4 @@ def no_verdict(seen: Sampled, has_loops: bool) -> str:
 def _again(evidence: AttachEvidence) -> str:
     """Return how to start the program again so that all of it is recorded."""
     words = command(evidence.facts["command"])
-    return f"start it again with: lotus trace -- {words if len(words) <= _LONGEST else 'COMMAND'}"
+    return f"start it again with: lotus trace -- {words if len(words) <= _LONGEST else PROGRAM}"

@@ -4,7 +4,8 @@ import os
 import shlex
 
 from lotus.advise.known_operations import has_alternatives
-from lotus.analysis.summary import UNKNOWN_PROGRAM, LoaderSummary, Summary
+from lotus.analysis.summary import LoaderSummary, Summary
+from lotus.analysis.verdict.advice.advice import PROGRAM
 from lotus.analysis.verdict.advice.remedy import PERSISTENT, PINNED, PREFETCH, WORKERS, Remedy
 from lotus.analysis.verdict.causes.outside import OUTSIDE
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS
@@ -58,8 +59,8 @@ def trial_command(summary: Summary) -> str:
         return ""
     loader = summary.loaders[0]
     causes = loader.verdict.causes
-    threads = bool(causes) and bool(causes[0].remedy.environment)
-    if loader.verdict.kind not in ("input-bound", "start-up-bound") and not threads:
+    by_environment = bool(causes) and bool(causes[0].remedy.environment)
+    if loader.verdict.kind not in ("input-bound", "start-up-bound") and not by_environment:
         return ""
     if not causes or causes[0].kind in _NO_TRIAL:
         return ""
@@ -70,13 +71,11 @@ def trial_command(summary: Summary) -> str:
         return (
             "lotus.tune(loader)" if verbs.startswith("lotus tune") else ""
         )  # lotus.trace recorded it
-    program = summary.program
-    folder = _in_folder(manifest.get("cwd")) if program != UNKNOWN_PROGRAM else ""
     after = ""
     if verbs == "lotus trace":
         output, compare = _compare(summary)
         verbs, after = verbs + output, f", then: {compare}"
-    return f"{folder}{before}{verbs} -- {program}{after}"
+    return f"{_folder(summary)}{before}{verbs} -- {summary.program}{after}"
 
 
 def alternatives_command(summary: Summary) -> str:
@@ -84,18 +83,14 @@ def alternatives_command(summary: Summary) -> str:
 
     "" where none is known, or where a setting is to be tried first.
     """
-    judged = summary.verdict
-    command = trial_command(summary)
-    if judged is None or not command or " -- " not in command:
+    if " -- " not in trial_command(summary):
         return ""
     first = summary.loaders[0].verdict.causes[0]
     if first.kind != OPERATION.kind or first.remedy.setting or first.remedy.environment:
         return ""
     if not has_alternatives(first.title):
         return ""
-    program = summary.program
-    folder = _in_folder(summary.manifest.get("cwd")) if program != UNKNOWN_PROGRAM else ""
-    return f"{folder}lotus advise -- {program}"
+    return f"{_folder(summary)}lotus advise -- {summary.program}"
 
 
 def _verbs(summary: Summary, loader: LoaderSummary, cause: Cause) -> tuple[str, str]:
@@ -126,11 +121,12 @@ def _compare(summary: Summary) -> tuple[str, str]:
     return " -o NEW", f"lotus compare {plain(shlex.quote(summary.path))} NEW"
 
 
-def _in_folder(folder: object) -> str:
-    """Return what to put before a command so that it runs in `folder`; "" in that folder already.
+def _folder(summary: Summary) -> str:
+    """Return what to put before the program's command so that it runs in its folder; "" there.
 
     A folder of another machine, which does not exist here, is left out.
     """
+    folder = summary.manifest.get("cwd") if summary.program != PROGRAM else None
     if not isinstance(folder, str) or not os.path.isdir(folder) or os.path.samefile(folder, "."):
         return ""
     return f"env -C {plain(shlex.quote(folder))} "

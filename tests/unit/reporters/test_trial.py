@@ -71,15 +71,20 @@ def test_the_end_of_a_trace_has_the_gain_and_the_command() -> None:
 
 
 def test_other_implementations_are_offered_where_some_are_known() -> None:
-    far = {"workers": 0, "step": 1.0, "cores": 2}
-    resize = summary(operations={"Resize": 50.0}, **far)
-    assert resize.loaders[0].verdict.causes[0].advice.startswith("Make Resize cheaper")
+    resize = summary(operations={"Resize": 50.0}, workers=2, step=1.0, cores=2)
+    first = resize.loaders[0].verdict.causes[0]
+    assert first.advice.startswith("Make Resize cheaper")
+    assert not first.remedy.setting
     shown = "\n".join(short_report.lines(resize))
-    if resize.loaders[0].verdict.causes[0].remedy.setting:
-        assert trial.alternatives_command(resize) == ""
-    else:
-        assert "other implementations of it: lotus advise -- python train.py" in shown
-    assert trial.alternatives_command(summary(operations={"Blur": 50.0}, **far)) == ""
+    assert "other implementations of it: lotus advise -- python train.py" in shown
+    blur = summary(operations={"Blur": 50.0}, workers=2, step=1.0, cores=2)
+    assert trial.alternatives_command(blur) == ""
+
+
+def test_a_setting_is_tried_before_other_implementations() -> None:
+    resize = summary(operations={"Resize": 50.0}, workers=0, step=1.0, cores=2)
+    assert resize.loaders[0].verdict.causes[0].remedy.setting
+    assert trial.alternatives_command(resize) == ""
 
 
 def test_operations_with_alternatives_are_those_of_the_files() -> None:

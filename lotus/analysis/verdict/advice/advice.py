@@ -6,6 +6,9 @@ from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import CODE, Remedy, set_workers
 from lotus.analysis.verdict.advice.worker_advice import WorkerAdvice, worker_advice
 
+# In the commands of advice, in place of that of the program: `Summary` knows it.
+PROGRAM = "COMMAND"
+
 
 @dataclass(frozen=True)
 class Advice:

@@ -30,7 +30,12 @@ from lotus.analysis.samples.mutual_slowing import (
     mutual_slowing,
 )
 from lotus.analysis.samples.shared_pace import shared_pace_ns
-from lotus.analysis.verdict.advice.advice import Advice, more_workers, so_many_workers
+from lotus.analysis.verdict.advice.advice import (
+    PROGRAM,
+    Advice,
+    more_workers,
+    so_many_workers,
+)
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import CODE_NOT_WORKERS, Remedy
 from lotus.analysis.verdict.advice.worker_advice import worker_advice
@@ -386,7 +391,7 @@ def _against_dataset(charge: Charge, circumstances: Circumstances) -> Advice:
     if circumstances.level == "sample":
         return _record_operations(circumstances)
     first = f"{circumstances.stacks_fix}; then " if circumstances.stacks_fix else ""
-    look = f" To see its functions: {first}lotus trace --py-spy -- COMMAND, then lotus map."
+    look = f" To see its functions: {first}lotus trace --py-spy -- {PROGRAM}, then lotus map."
     if circumstances.hot:
         chain = " > ".join(map(str, _shown(circumstances.hot)))
         look = f" {circumstances.hot[-1].share:.0%} of its stack samples were in {chain}."
