@@ -44,10 +44,7 @@ _ONE_RANK_OPTIONS = (
     "pin_memory", "persistent_workers", "in_order", "cores", "speedup", "latency", "bandwidth",
     "sample_bytes", "epochs", "batches", "also",
 )  # fmt: skip
-_CHANGES = (
-    "workers", "prefetch", "pin_memory", "persistent_workers", "in_order", "cores", "speedup",
-    "latency", "bandwidth", "sample_bytes", "epochs", "batches", "also",
-)  # fmt: skip
+_CHANGES = ("workers", "prefetch", *_ONE_RANK_OPTIONS)
 _JOB_OPTIONS = (
     "plan", "stragglers", "straggler_chance", "slower", "collective", "gradients", "link_latency",
     "link_bandwidth", "steps", "seed",

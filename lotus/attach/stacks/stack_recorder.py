@@ -17,23 +17,22 @@ if TYPE_CHECKING:
 _OLDEST = (0, 4)  # the first with times in its output
 _SAMPLES_PER_S = 400  # of all processes: their stacks are read to the file and from it
 _LEAST_RATE, _MOST_RATE = 10, 50
-INSTALL = py_spy_program.install()
 
 
 def find() -> tuple[str, str]:
     """Return (path of py-spy, why it cannot be used), one of which is ""."""
     path = py_spy_program.find()
     if path is None:
-        return "", f"py-spy is not installed; {INSTALL}"
+        return "", f"py-spy is not installed; {py_spy_program.install()}"
     try:
         text = Version(path).text() or ""
     except OSError:
         text = ""
     version = re.search(r"(\d+)\.(\d+)", text)
     if version is None:
-        return "", f"py-spy does not start; {INSTALL}"
+        return "", f"py-spy does not start; {py_spy_program.install()}"
     if (int(version[1]), int(version[2])) < _OLDEST:
-        return "", f"py-spy {version[0]} is too old; {INSTALL} --upgrade"
+        return "", f"py-spy {version[0]} is too old; {py_spy_program.install()} --upgrade"
     return path, ""
 
 

@@ -56,9 +56,11 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    data: Dataset[torch.Tensor] = Pictures()
-    batch = max(1, round(options.mib / 6.125))  # a feature map of 32 x 224 x 224 is of 6.1 MiB
-    if options.library != "steps":
+    in_steps = options.library == "steps"
+    if in_steps:
+        data: Dataset[torch.Tensor] = Pictures()
+        batch = max(1, round(options.mib / 6.125))  # a feature map of 32 x 224 x 224: 6.1 MiB
+    else:
         data, batch = Volumes(options.mib, options.library == "torch"), BATCH
     kept = options.workers > 0
     loader = DataLoader(data, batch, num_workers=options.workers, persistent_workers=kept)
@@ -68,7 +70,7 @@ def main() -> None:
     begin = time.perf_counter()
     for _ in range(options.epochs):
         for samples in loader:
-            if options.library == "steps":
+            if in_steps:
                 model(samples).mean().backward()
             else:
                 time.sleep(STEP_S)  # in place of a model on an accelerator
