@@ -77,7 +77,8 @@ def _kernel_time(scope: Scope, in_workers: bool, own_ns: float | None) -> Kernel
     """
     readings = scope.children
     used, system = float_column(readings, "own_cpu_ns"), float_column(readings, "own_system_ns")
-    mine = ((int_column(readings, "worker") >= 0) == in_workers) & (used > 0) & (system >= 0)
+    mine = ((int_column(readings, "worker") >= 0) == in_workers) & (used > 0)
+    mine &= (system >= 0) & (system <= used)  # a damaged record may say otherwise
     cpu_ns, system_ns = total(used[mine]), total(system[mine])
     if cpu_ns < _LEAST_CPU_NS or (own_ns is not None and not own_ns >= _MOSTLY * cpu_ns):
         return KernelTime()

@@ -63,6 +63,7 @@ def test_memory_that_is_obtained_anew_is_to_be_kept() -> None:
     ("changes", "in_reason"),
     [
         ({"system_share": 0.1}, False),  # as of any other program
+        ({"system_share": 1000.0}, False),  # in a damaged record
         ({"system_share": 0.7, "faults": 20}, True),
         ({"system_share": 0.7, "copied": 20_000_000_000}, True),  # 6 s at most, of 7 s
         ({"system_share": 0.7, "copied": -1}, True),  # /proc/PID/io could not be read
