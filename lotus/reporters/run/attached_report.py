@@ -22,7 +22,13 @@ from lotus.common.formatting import (
     size,
 )
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table, rows_of
-from lotus.reporters.run import attached_counters, attached_functions, coverage, time_bars
+from lotus.reporters.run import (
+    attached_counters,
+    attached_functions,
+    coverage,
+    time_bars,
+    verdict_paragraphs,
+)
 from lotus.reporters.run.run_document import plain_document
 
 if TYPE_CHECKING:  # rich is imported when there is something to print
@@ -93,20 +99,9 @@ def time_parts(summary: AttachedSummary) -> list[tuple[str, float, float]]:
 
 
 def _verdict(console: "Console", summary: AttachedSummary, judged: Verdict) -> None:
-    console.print(verdict_words(judged), style=f"bold {coverage.verdict_colour(judged)}")
-    print_paragraph(console, "", judged.summary)
-    for line in (judged.doubt, *judged.flaws):
-        if line:
-            print_paragraph(console, "", line)
-    if judged.causes:
-        first = judged.causes[0]
-        words = f"{plain(first.title)}, {coverage.share_words(first, judged)}."
-        print_paragraph(console, "First cause", words)
-        if first.reason and first.reason not in judged.flaws:
-            print_paragraph(console, "Reason", first.reason)
-        print_paragraph(console, "Next step", plain(first.advice))
-    if judged.ruled_out:
-        print_paragraph(console, "Ruled out", ", ".join(judged.ruled_out))
+    verdict_paragraphs.write(
+        console, judged, headline=verdict_words(judged), ruled_out=judged.ruled_out
+    )
     if not summary.loops:
         return
     loop = summary.loops[0]

@@ -21,6 +21,7 @@ from lotus.reporters.run import (
     report_columns,
     time_bars,
     trial,
+    verdict_paragraphs,
 )
 from lotus.reporters.run.machine_words import machine_words
 
@@ -97,29 +98,16 @@ def _loader(console: "Console", loader: LoaderSummary, summary: Summary, in_full
 
 def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full: bool) -> None:
     times = loader.times
-    console.print(coverage.verdict_words(judged), style=f"bold {coverage.verdict_colour(judged)}")
-    print_paragraph(console, "", judged.summary)
-    for line in (judged.doubt, *judged.flaws):
-        if line:
-            print_paragraph(console, "", line)
-    if judged.causes:
-        first = judged.causes[0]
-        print_paragraph(
-            console,
-            "First cause",
-            f"{plain(first.title)}, {coverage.share_words(first, judged)}.",
-        )
-        if judged.as_large:
-            print_paragraph(console, "", coverage.rival_words(judged))
-        if first.reason and first.reason not in judged.flaws:
-            print_paragraph(console, "Reason", first.reason)
-        if in_full:
-            print_paragraph(console, "Next step", plain(first.advice))
-            gain = trial.expected(first.remedy)
-            if gain:
-                print_paragraph(console, "Expected", f"{gain}.")
-        if in_full and judged.ruled_out:
-            print_paragraph(console, "Ruled out", ", ".join(judged.ruled_out))
+    has_advice = in_full and bool(judged.causes)
+    verdict_paragraphs.write(
+        console,
+        judged,
+        headline=coverage.verdict_words(judged),
+        rival=coverage.rival_words(judged),
+        has_advice=has_advice,
+        expected=trial.expected(judged.causes[0].remedy) if has_advice else "",
+        ruled_out=judged.ruled_out if has_advice else (),
+    )
     console.print()
     for line in coverage.loader_lines(loader):
         print_paragraph(console, "", line)
