@@ -9,13 +9,7 @@ import numpy as np
 from lotus.analysis.batches.components import off_cpu
 from lotus.analysis.common.columns import float_column, ratio, total
 from lotus.analysis.common.random_names import is_random
-from lotus.analysis.observations.looks import (
-    LEAST_LOOKS,
-    LOCAL_SOCKET,
-    LOCK,
-    SHARED_LOCK,
-    Looks,
-)
+from lotus.analysis.observations.looks import LEAST_LOOKS, LOCAL_SOCKET, LOCK, SHARED_LOCK, Looks
 from lotus.analysis.observations.own_code import HotFunction, is_of_program, of_program
 from lotus.analysis.samples.delayed_acks import (
     DELAYED_FACTS,
@@ -47,6 +41,7 @@ from lotus.analysis.verdict.causes.kernel_work import (
     kernel_reason,
     of_making,
 )
+from lotus.analysis.verdict.causes.shared_limit import PACED, against_shared_limit, takes_turns
 from lotus.analysis.verdict.causes.storage import against_reading
 from lotus.analysis.verdict.causes.waiting import (
     OVERLAPS,
@@ -65,12 +60,8 @@ _SEEN = 0.1  # of the observations: less is not mentioned
 _IN_CHILDREN = 0.5  # of the CPU time, in processes that it starts: they compute
 _FAR_MORE, _NEARLY_ALL = 4.0, 0.8
 _WAITING = 0.5  # off the CPU for more than this share: waits, does not compute
-_PACED = ("sleep", "socket", "events")  # how a thread awaits its turn at a limit
 _OF_NETWORK = ("socket", "events", LOCAL_SOCKET)
 _MOST_OF_FETCH = 0.5
-# A process that answers at once: those who ask it pack and unpack for this share of their time, or
-# it computes on so many cores.
-_PACKS, _ANSWERS_CORES = 0.25, 0.3
 _READING = ("storage", "file", "page-fault")
 _FACTS = (
     {
@@ -103,7 +94,7 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
                 if not evidence["waiting_share"] > _WAITING:
                     evidence |= of_making(ledger.scope, evidence["fetch_share"])
                 if (
-                    looks.reason in (*_PACED, *_READING)
+                    looks.reason in (*PACED, *_READING)
                     and evidence["fetch_share"] >= _MOST_OF_FETCH
                 ):
                     evidence["shared_pace_ns"] = shared_pace_ns(ledger.scope)
@@ -198,43 +189,11 @@ def _off_cpu(charge: Charge) -> bool:
 
 def _against_work(charge: Charge, circumstances: Circumstances, look: str = "") -> Advice:
     against = (
-        _against_shared(charge, circumstances)
+        against_shared_limit(charge, circumstances)
         or _against_waiting(charge, circumstances)
         or _against_computing(charge, circumstances)
     )
     return against.before(look)
-
-
-def _against_shared(charge: Charge, circumstances: Circumstances) -> Advice | None:
-    """Return advice if all workers ask for what serves them one at a time."""
-    if _takes_turns(looked(charge).reason, circumstances):
-        return Advice(
-            "Processes wait for each other at a lock, so more workers will not help. Hold it for "
-            "less time, give each worker its own file or connection, or avoid the lock.",
-            CODE_NOT_WORKERS,
-        )
-    if _is_paced(charge):
-        return Advice(
-            f"{_how_paced(charge)}, as if all workers shared a rate limit or one connection: with "
-            "a higher num_workers, each would wait longer. Request several samples at a time or "
-            "fewer bytes, keep a copy nearby, or raise the limit.",
-            CODE_NOT_WORKERS,
-        )
-    if _asks_who_computes(charge, circumstances):
-        computes = (
-            "which computes the answers for all workers: more workers will not help"
-            if circumstances.use.kept_cores >= _ANSWERS_CORES
-            else "and if it computes the answers for all workers, more workers will not help"
-        )
-        of_workers = f", {computes}" if circumstances.workers else ""
-        return Advice(
-            f"Each access is a message to that process{of_workers}. If it is a "
-            "multiprocessing.Manager(), whose dict() and list() do this, keep the data in an array "
-            "or tensor that the workers share by fork or in shared memory; or open it once in each "
-            "worker.",
-            CODE_NOT_WORKERS,
-        )
-    return None
 
 
 def _against_waiting(charge: Charge, circumstances: Circumstances) -> Advice | None:
@@ -317,39 +276,10 @@ def _dwarfs_the_cores(charge: Charge, circumstances: Circumstances) -> bool:
     return part * circumstances.needed > _FAR_MORE * circumstances.cores and part >= _NEARLY_ALL
 
 
-def _takes_turns(reason: str, circumstances: Circumstances) -> bool:
-    """Return True if it waits for what only one process at a time can have."""
-    return reason == SHARED_LOCK and circumstances.workers > 1
-
-
-def _asks_who_computes(charge: Charge, circumstances: Circumstances) -> bool:
-    """Return True if it asks a process that computes its answers rather than waits itself."""
-    looks = looked(charge)
-    packs = 1.0 - looks.blocked_share >= _PACKS
-    return looks.reason == LOCAL_SOCKET and (
-        packs or circumstances.use.kept_cores >= _ANSWERS_CORES
-    )
-
-
-def _is_paced(charge: Charge) -> bool:
-    """Return True if samples come as if the workers shared a limit."""
-    evidence = Evidence(charge.evidence)
-    if looked(charge).reason not in _PACED:
-        return False
-    return evidence.has("shared_pace_ns") or evidence["mutual_slowing"] >= SHARES_LIMIT
-
-
-def _how_paced(charge: Charge) -> str:
-    if Evidence(charge.evidence).has("shared_pace_ns"):
-        every = duration(charge.evidence["shared_pace_ns"])
-        return f"A sample arrived every {every}, whichever worker asked"
-    return "A sample takes less time while fewer are made at a time"
-
-
 def _waiting_words(charge: Charge, circumstances: Circumstances) -> str:
     """Return what it does instead of computing; "" if it computes."""
     reason = looked(charge).reason
-    if _takes_turns(reason, circumstances) or reason == LOCAL_SOCKET:
+    if takes_turns(reason, circumstances) or reason == LOCAL_SOCKET:
         words = REASONS[reason][0]  # whoever answers, or who has the lock, may compute meanwhile
     elif _starts_programs(charge, circumstances):
         words = "waits for programs that it starts"

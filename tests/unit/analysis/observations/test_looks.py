@@ -87,19 +87,27 @@ def test_behind_a_limit_that_they_share_workers_are_not_advised_to_be_more() -> 
     assert not shared.remedy.setting
 
 
+@pytest.mark.parametrize(
+    ("reason", "limit"),
+    [
+        ("sleep", "shared a rate limit or one connection"),
+        ("local-socket", "answered the workers one after the other"),
+    ],
+)
 @pytest.mark.parametrize("exponent", [0.0, 1.0])
 def test_samples_that_slow_each_other_down_share_a_limit(
-    monkeypatch: pytest.MonkeyPatch, exponent: float
+    monkeypatch: pytest.MonkeyPatch, exponent: float, reason: str, limit: str
 ) -> None:
     monkeypatch.setattr(work, "mutual_slowing", lambda scope: exponent)
-    first = judged(with_looks(slow(workers=4), sleep=90, computing=10)).causes[0]
+    first = judged(with_looks(slow(workers=4), **{reason: 90, "computing": 10})).causes[0]
     shares_it = exponent == 1.0
     assert ("each sample took 50% less" in first.reason) == shares_it
-    assert ("shared a rate limit or one connection" in first.advice) == shares_it
+    assert (limit in first.advice) == shares_it
     assert ("Raise num_workers" in first.advice) != shares_it
     assert bool(first.remedy.setting) != shares_it
     assert ("took as long when fewer were made" in first.reason) != shares_it
     assert "unless all of them share one limit" not in first.advice
+    assert "if that process answers several" not in first.advice
 
 
 @pytest.mark.parametrize(("awaited", "cores"), [(20, 0.0), (60, 0.0), (95, 0.9)])
