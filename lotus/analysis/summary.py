@@ -86,7 +86,7 @@ class LoaderSummary:
         """The table of `worker_table`; the end of `lotus trace` does not show it."""
         return worker_table(self.scope, self.account)
 
-    @property
+    @cached_property
     def longest_epoch_s(self) -> float | None:
         """Seconds of the longest epoch; None if none came to its end, as each may be longer."""
         whole = self.epochs[self.epochs["exhausted"].astype(bool)]
@@ -111,7 +111,7 @@ class Summary:
     hot_in_pauses: Sequence[HotFunction] = ()  # the program's lines between loops, as hot_lines
     no_stacks: str = ""  # as `Run.no_stacks`
 
-    @property
+    @cached_property
     def verdict(self) -> Verdict | None:
         """The verdict on the first loader, unless more time is spent outside of all loops."""
         if not self.loaders:
@@ -129,7 +129,7 @@ class Summary:
         ]
         return replace(judged, causes=causes)
 
-    @property
+    @cached_property
     def program(self) -> str:
         """The command that was traced; PROGRAM if all of it or parts are hidden."""
         words = [str(word) for word in self.manifest.get("command") or []]

@@ -7,6 +7,7 @@ import math
 import os
 import re
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ import pytest
 import lotus.reading.run
 from lotus import cli
 from lotus.analysis.summary import summarise
+from lotus.analysis.verdict.time_outside import with_outside
 from lotus.common import files, formatting, tunable_loop
 from lotus.reporters.base.console import plain_console
 from lotus.reporters.run import next_steps, report_columns, run_document, short_report, terminal
@@ -396,6 +398,15 @@ class TestCommand:
         document = json.loads(capsys.readouterr().out)
         assert document["run"]["threshold_ns"] == 2.5e6
         assert np.isfinite(document["loaders"][0]["times"]["samples_per_s"])
+
+    @pytest.mark.parametrize("form", [[], ["--json"], ["--markdown"]])
+    def test_the_verdict_on_a_run_is_worked_out_once(
+        self, form: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        counted = Mock(side_effect=with_outside)
+        monkeypatch.setattr("lotus.analysis.summary.with_outside", counted)
+        assert cli.main(["report", str(tmp_path), *form]) == 0
+        assert counted.call_count == 1
 
     def test_a_loader_that_is_not_there(
         self, capfd: pytest.CaptureFixture[str], tmp_path: Path
