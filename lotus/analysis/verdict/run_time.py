@@ -52,6 +52,12 @@ class RunTime:
         """Return their share of the wall time, 0 to 1."""
         return ratio(self.of(*kinds), self.wall_ns)
 
+    def gain_of_loops(self, loader: int, gain: float) -> float:
+        """Return how many times as fast all loops are if those of one loader are `gain` times."""
+        whole = sum(part.ns for part in self.parts if part.loader >= 0)
+        its = sum(part.ns for part in self.parts if part.loader == loader)
+        return ratio(whole, whole - its + its / gain)
+
 
 def run_time(run: RunLike) -> RunTime | None:
     """Divide the wall time of a run's main process.

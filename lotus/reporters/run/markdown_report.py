@@ -52,7 +52,7 @@ def _verdict(summary: Summary, loader: LoaderSummary, judged: Verdict) -> Iterat
         yield _text(coverage.rival_words(judged))
     if first.reason:
         yield _text(first.reason)
-    gain = trial.expected(first.remedy)
+    gain = trial.expected_in_run(first.remedy, loader, summary)
     yield f"\nNext step: {_text(first.advice)}" + (f" Expected: {_text(gain)}." if gain else "")
     command = trial.trial_command(summary)
     if command:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
-from lotus.analysis.summary import LoaderSummary
+from lotus.analysis.summary import LoaderSummary, Summary
 from lotus.analysis.verdict.rest_of_causes import RestOfCauses, rest_of
 from lotus.analysis.verdict.verdict import Cause, Verdict
 from lotus.common.formatting import amount, duration, plain, share, shorten
@@ -24,7 +24,7 @@ def run_html(run: Any) -> str:
         lines.insert(0, _paragraph(coverage.no_loader(summary), "strong"))
     else:
         judged = summary.verdict or summary.loaders[0].verdict
-        lines = [*_verdict(summary.loaders[0], judged), *lines]
+        lines = [*_verdict(summary, summary.loaders[0], judged), *lines]
     omitted = len(summary.loaders) + summary.loaders_left_out - 1
     if omitted > 0:
         lines.append(_paragraph(f"{amount(omitted)} smaller loaders are in lotus report."))
@@ -36,7 +36,7 @@ def run_html(run: Any) -> str:
     return f"<div>{''.join(lines)}</div>"
 
 
-def _verdict(loader: LoaderSummary, judged: Verdict) -> Iterable[str]:
+def _verdict(summary: Summary, loader: LoaderSummary, judged: Verdict) -> Iterable[str]:
     times = loader.times
     yield _paragraph(f"{coverage.verdict_words(judged)}: {judged.summary}", "strong")
     for line in (judged.doubt, *judged.flaws):
@@ -47,7 +47,7 @@ def _verdict(loader: LoaderSummary, judged: Verdict) -> Iterable[str]:
         text = f"First cause: {first.title}, {coverage.share_words(first, judged)}."
         text += f" {coverage.rival_words(judged)}" if judged.as_large else ""
         yield _paragraph(f"{text} {first.reason}")
-        gain = trial.expected(first.remedy)
+        gain = trial.expected_in_run(first.remedy, loader, summary)
         yield _paragraph(f"Next step: {first.advice}" + (f" Expected: {gain}." if gain else ""))
         yield _causes(loader)
     for line in coverage.loader_lines(loader):

@@ -72,7 +72,8 @@ def contents(
     wall = list(time_bars.parts(summary))
     times: list[str | Table | Chart] = [loader_charts.run_time(wall)] if wall else []
     heading = Section(
-        coverage.verdict_words(judged), [*stopped, *_verdict(chosen, judged), *times, *lines]
+        coverage.verdict_words(judged),
+        [*stopped, *_verdict(summary, chosen, judged), *times, *lines],
     )
     sections = []
     if chosen.coverage["batches_taken"] or chosen.coverage["batches_made"]:
@@ -87,7 +88,7 @@ def contents(
     return heading, [each for each in sections if each.parts]
 
 
-def _verdict(loader: LoaderSummary, judged: Verdict) -> list[str | Table | Chart]:
+def _verdict(summary: Summary, loader: LoaderSummary, judged: Verdict) -> list[str | Table | Chart]:
     times = loader.times
     parts: list[str | Table | Chart] = [judged.summary, *([judged.doubt] if judged.doubt else [])]
     parts += judged.flaws
@@ -97,7 +98,7 @@ def _verdict(loader: LoaderSummary, judged: Verdict) -> list[str | Table | Chart
         text += f" {coverage.rival_words(judged)}" if judged.as_large else ""
         again = first.reason in judged.flaws
         parts.append(f"{text} {first.reason}" if first.reason and not again else text)
-        gain = trial.expected(first.remedy)
+        gain = trial.expected_in_run(first.remedy, loader, summary)
         parts.append(f"Next step: {first.advice}" + (f" Expected: {gain}." if gain else ""))
         for number, words in next_steps.later_steps(judged):
             parts.append(f"Step {number}, {words}")

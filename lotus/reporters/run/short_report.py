@@ -188,7 +188,8 @@ def _causes(summary: Summary, judged: Verdict, room: _Room) -> list[str]:
 def _next_step(summary: Summary, first: Cause) -> list[str]:
     """Return the advice on the first cause, what it is expected to gain, and how to try it."""
     result = _wrap(f"next step: {plain(first.advice)}")
-    expected, command = trial.expected(first.remedy), trial.trial_command(summary)
+    expected = trial.expected_in_run(first.remedy, summary.loaders[0], summary)
+    command = trial.trial_command(summary)
     result += _wrap(f"expected: {expected}") if expected else []
     setting = first.remedy.setting or first.remedy.environment
     result += [f"{'try it' if setting else 'after that'}: {command}"] if command else []

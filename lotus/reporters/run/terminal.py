@@ -75,7 +75,7 @@ def _loader(console: "Console", loader: LoaderSummary, summary: Summary, in_full
     console.print()
     first = summary.loaders[0] is loader and summary.verdict is not None
     judged = summary.verdict if first and summary.verdict is not None else loader.verdict
-    _verdict(console, loader, judged, in_full)
+    _verdict(console, summary, loader, judged, in_full)
     if in_full and first:
         console.print()
         for line in time_bars.lines(summary):
@@ -96,16 +96,20 @@ def _loader(console: "Console", loader: LoaderSummary, summary: Summary, in_full
         console.print(f"  Full report: lotus report --loader {number} ...", style="dim")
 
 
-def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full: bool) -> None:
-    times = loader.times
+def _verdict(
+    console: "Console", summary: Summary, loader: LoaderSummary, judged: Verdict, in_full: bool
+) -> None:
+    times, expected = loader.times, ""
     has_advice = in_full and bool(judged.causes)
+    if has_advice:
+        expected = trial.expected_in_run(judged.causes[0].remedy, loader, summary)
     verdict_paragraphs.write(
         console,
         judged,
         headline=coverage.verdict_words(judged),
         rival=coverage.rival_words(judged),
         has_advice=has_advice,
-        expected=trial.expected(judged.causes[0].remedy) if has_advice else "",
+        expected=expected,
         ruled_out=judged.ruled_out if has_advice else (),
     )
     console.print()

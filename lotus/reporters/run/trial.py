@@ -18,6 +18,7 @@ from lotus.format.run_directory import RUNS
 _NARROW = 0.02  # an interval of less is not shown
 _WIDE = 5.0  # times the lower end: an interval says next to nothing
 _TELLS_NOTHING = 100.0  # the same: it says nothing
+_ALIKE = 0.9  # of a gain: another one is as good as the same
 _NO_TRIAL = (OTHERS.kind, AFFINITY.kind)  # nothing in the program is to be changed
 _NOT_PREDICTED = "not predictable from this run"
 _SWEPT = {WORKERS: "--workers", PREFETCH: "--prefetch"}
@@ -46,6 +47,17 @@ def expected(remedy: Remedy) -> str:
     if gain.high - gain.low >= _NARROW and not gain.at_best:
         text += f" ({factor(gain.low)} to {factor(gain.high)})"
     return f"{text}, by a replay of its batches"
+
+
+def expected_in_run(remedy: Remedy, loader: LoaderSummary, summary: Summary) -> str:
+    """Return the predicted gain as `expected`, and that of all loops if the loader's are a part."""
+    text, gain, time = expected(remedy), remedy.expected.gain, summary.time
+    if not text or time is None or not gain > 1.0:
+        return text
+    of_all = time.gain_of_loops(loader.scope.loader, gain)
+    if not of_all < _ALIKE * gain:
+        return text
+    return f"{text}; all loops together {factor(of_all)} times"
 
 
 def trial_command(summary: Summary) -> str:

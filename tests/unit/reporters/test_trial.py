@@ -1,5 +1,6 @@
 """The command that tries an advice, and the gain beside it."""
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from lotus.advise.known_operations import KNOWN, has_alternatives
 from lotus.analysis.replay.gain_prediction import Prediction
 from lotus.analysis.summary import Summary, summarise
 from lotus.analysis.verdict.advice.remedy import CODE, Remedy
+from lotus.analysis.verdict.run_time import SETUP, STEP, WAIT, RunPart, RunTime
 from lotus.common.formatting import factor, operation_name
 from lotus.inside.common import alternative_files
 from lotus.reporters.run import short_report, trial
@@ -126,6 +128,26 @@ def test_the_causes_at_the_end_of_a_trace_add_up() -> None:
 )
 def test_a_gain_has_its_interval(prediction: Prediction, text: str) -> None:
     assert trial.expected(Remedy({"num_workers": 4}, expected=prediction)) == text
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (0.0, "2 times as fast, by a replay of its batches"),
+        (0.5e9, "2 times as fast, by a replay of its batches"),
+        (10e9, "2 times as fast, by a replay of its batches; all loops together 1.33 times"),
+    ],
+)
+def test_the_gain_of_one_of_several_loops_is_also_told_for_all(other: float, words: str) -> None:
+    run = summary(operations={"Slow": 10.0}, step=1.0)
+    loader = run.loaders[0]
+    # The loops of 10 s gain 5 s; imports and the like are no part of this.
+    parts = [RunPart(SETUP, -1, 7e9), RunPart(WAIT, loader.scope.loader, 8e9)]
+    parts += [RunPart(STEP, loader.scope.loader, 2e9), RunPart(STEP, 99, other)]
+    run = dataclasses.replace(run, time=RunTime(30e9, tuple(parts), 0))
+    remedy = Remedy({"num_workers": 4}, expected=Prediction(2.0, 2.0, 2.0))
+    assert trial.expected_in_run(remedy, loader, run) == words
+    assert trial.expected_in_run(CODE, loader, run) == ""
 
 
 def test_nothing_is_said_of_the_gain_of_a_change_of_code() -> None:
