@@ -5,12 +5,11 @@ import resource
 import time
 from dataclasses import dataclass
 
-_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-
+from lotus.inside.common import process_stat
+from lotus.inside.common.process_stat import ENDED, TICK_NS
 
 # A page is made after its process started, which the kernel tells to a tick.
-_SLACK_NS = 5 * _TICK_NS
-
+_SLACK_NS = 5 * TICK_NS
 
 # Names of system calls in which a process waits, where the kernel does not name the function.
 _CALLS = {
@@ -49,21 +48,19 @@ class ProcessStatus:
 def process_status(pid: int, lived_ns: int) -> ProcessStatus | None:
     """Return the status of the process that had this pid at `lived_ns`; None if it is gone."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rsplit(b")", 1)[1].split()
-        status, ticks = fields[0].decode("ascii", "replace"), int(fields[19])
-        cpu_ns = (int(fields[11]) + int(fields[12])) * _TICK_NS
+        stat = process_stat.read(pid)
         with open(f"/proc/{pid}/statm", "rb") as file:
             sizes = [int(word) for word in file.read().split()[1:3]]
     except (OSError, ValueError, IndexError):
         return None
     asleep = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
-    start_ns = ticks * _TICK_NS - asleep
-    if start_ns > lived_ns + _SLACK_NS or status in ("Z", "X"):
+    start_ns = stat.start_ticks * TICK_NS - asleep
+    if start_ns > lived_ns + _SLACK_NS or stat.state in ENDED:
         return None  # the number was given to another process
     size = resource.getpagesize()
-    where = _where(pid) if status in ("S", "D") else ""
-    return ProcessStatus(status, start_ns, cpu_ns, where, sizes[0] * size, sizes[1] * size)
+    where = _where(pid) if stat.state in ("S", "D") else ""
+    cpu_ns = stat.user_ns + stat.system_ns
+    return ProcessStatus(stat.state, start_ns, cpu_ns, where, sizes[0] * size, sizes[1] * size)
 
 
 def _where(pid: int) -> str:

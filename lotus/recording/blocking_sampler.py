@@ -19,6 +19,7 @@ from typing import Any
 from lotus.common import files, redaction
 from lotus.common.errors import LotusError
 from lotus.format.run_directory import BLOCKING as NAME
+from lotus.inside.common.process_stat import ProcessStat
 from lotus.inside.trace.log import state_page
 from lotus.recording.looks import state_pages
 from lotus.recording.looks.blocked_reason import BlockedReasons
@@ -42,8 +43,6 @@ _PERIOD_S, _SHARE = 0.02, 0.007  # with the readings of memory, 1 %
 _RESCAN_S = 0.5
 _IDLE_S = 0.1  # while there is no process to observe
 _MOST_ROWS = 5000
-_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-_SYSTEM_TIME_OF_CHILDREN = 13  # its place in /proc/PID/stat after the state; before it, user time
 # Of all observations of a part: from this share on, its Python stacks are worth recording.
 _LARGE_SHARE, _BINDING_SHARE, _LOCKED_SHARE = 0.25, 0.75, 0.2
 _NOT_WRITTEN = (
@@ -80,7 +79,7 @@ class BlockingSampler:
         self._memory = ProcessMemory()
         self._times = ProcessTimes()
         self._kept = KeptChildren(Orphans(f"LOTUS_RUN={directory.absolute()}"))
-        self._children: dict[tuple[int, int], int] = {}  # (pid, worker) -> ns
+        self._stats: dict[tuple[int, int], ProcessStat] = {}  # (pid, worker) -> the last one
         self._pause_times = PauseTimes()
         self._own_code = OwnCodeSampler(directory)
         self._pauses = PauseSampler(directory)
@@ -138,8 +137,7 @@ class BlockingSampler:
             "memory": self._memory.rows,
             "program_ns": _cpu_of_ended() - self._ended_ns,
             "children": [
-                self._process_row(process)
-                for process in {**self._children, **self._times.processes}
+                self._process_row(process) for process in {**self._stats, **self._times.processes}
             ],
             "own_code": samples[0].stacks,
             "pause_code": samples[1].stacks,
@@ -149,10 +147,10 @@ class BlockingSampler:
         self._write(record)
 
     def _process_row(self, process: tuple[int, int]) -> list[int]:
-        used = self._times.between(process)
+        used, stat = self._times.between(process), self._stats.get(process)
         return [
             *process,
-            self._children.get(process, -1),
+            -1 if stat is None else stat.children_ns,
             used.cpu_ns,
             used.wall_ns,
             self._kept.cpu_ns(process, self._batch_processes),
@@ -290,11 +288,10 @@ class BlockingSampler:
             self._pages.find()
 
     def _reason(self, pid: int, worker: int) -> tuple[str, str]:
-        """Return what a process's main thread is doing, and where; note what its children used."""
-        reason, place, fields = self._reasons.look(pid)
-        if len(fields) > _SYSTEM_TIME_OF_CHILDREN:
-            user, system = fields[_SYSTEM_TIME_OF_CHILDREN - 1 : _SYSTEM_TIME_OF_CHILDREN + 1]
-            self._children[pid, worker] = (int(user) + int(system)) * _TICK_NS
+        """Return what a process's main thread is doing, and where; keep its stat."""
+        reason, place, stat = self._reasons.look(pid)
+        if stat is not None:
+            self._stats[pid, worker] = stat
         return reason, place
 
     def _note_outside(self, pid: int, since_ns: int) -> None:

@@ -14,6 +14,7 @@ from lotus.common import redaction
 from lotus.common.errors import LotusError
 from lotus.common.formatting import brief_command, plain, plural
 from lotus.common.rank_launchers import OF_PYTHON
+from lotus.inside.common import process_stat
 
 _PYTHON = re.compile(r"(^|/)(python|pypy)[\d.]*[a-z]*$|libpython\d")
 _TORCH = re.compile(r"/torch/lib/libtorch|/libtorch_(cpu|python)|/torch/_C\.")
@@ -26,7 +27,6 @@ _SPAWNED = re.compile(r"multiprocessing\.(spawn|forkserver)|multiprocessing-fork
 _GROUP_THREAD = re.compile(r"pt_(gloo|nccl)")
 _HELPERS = re.compile(r"multiprocessing\.resource_tracker|multiprocessing\.resource_sharer")
 _MOST_LISTED = 8
-_FORKED = 0x40  # PF_FORKNOEXEC of Linux
 
 
 class TorchNotLoaded(LotusError):
@@ -349,24 +349,22 @@ def read_process(pid: int, proc: Path = Path("/proc")) -> ProcessFacts | None:
     """Return a process; None if it has ended."""
     folder = proc / str(pid)
     try:
-        text = (folder / "stat").read_bytes()
+        stat = process_stat.read(pid, str(proc))
         uid = folder.stat().st_uid
         words = (folder / "cmdline").read_bytes()[:65536].rstrip(b"\0").split(b"\0")
-        before, _, rest = text.rpartition(b") ")
-        fields = rest.split()
         facts = ProcessFacts(
             pid=pid,
-            parent=int(fields[1]),
+            parent=stat.parent,
             uid=uid,
-            state=fields[0].decode("ascii", "replace"),
-            start_ticks=int(fields[19]),
+            state=stat.state,
+            start_ticks=stat.start_ticks,
             command=tuple(os.fsdecode(word) for word in words),
-            name=before.partition(b"(")[2].decode("utf-8", "replace"),
+            name=stat.name,
             python=None,
             torch=None,
-            forked=bool(int(fields[6]) & _FORKED),
+            forked=stat.is_forked,
         )
-    except (OSError, ValueError, IndexError):
+    except OSError:
         return None
     if words == [b""]:  # a thread of the kernel, or one that has ended
         return replace(facts, python=False, torch=False)

@@ -1,16 +1,15 @@
 """Waits for a program that was started a moment ago to load torch."""
 
-import os
 import time
 from collections.abc import Mapping
 
 from lotus.attach.processes import process_discovery
 from lotus.attach.processes.process_discovery import ProcessFacts, Program, TorchNotLoaded
 from lotus.common.stderr import say
+from lotus.inside.common.process_stat import TICK_NS
 
 _YOUNG_S = 20.0  # age up to which a program may still be importing torch
 _LOOK_S = 0.2
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def programs_of(pid: int, processes: Mapping[int, ProcessFacts]) -> list[Program]:
@@ -33,4 +32,4 @@ def programs_of(pid: int, processes: Mapping[int, ProcessFacts]) -> list[Program
 
 
 def _age_s(facts: ProcessFacts) -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - facts.start_ticks / _TICKS_PER_S
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - facts.start_ticks * TICK_NS / 1e9

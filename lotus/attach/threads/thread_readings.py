@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from lotus.attach.processes.stopped_time import StoppedTime
 from lotus.common.kernel_files import beginning
+from lotus.inside.common import process_stat
 from lotus.recording.looks.blocked_reason import STOPPED, BlockedReasons
 
 ASLEEP = "asleep"  # the kernel does not tell in what
@@ -15,8 +16,7 @@ COLUMNS = ("time_ns", "pid", "reason", "wall_ns", "cpu_ns", "delay_ns", "process
 # Errors of a thread that is gone, and of its files; other errors say that it is not known.
 ENDED = (errno.ENOENT, errno.ESRCH)
 _PERIOD_S, _SHARE = 0.02, 0.02
-_STATES = {b"R": "computing", b"D": "storage", b"T": STOPPED, b"t": STOPPED}
-_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+_STATES = {"R": "computing", "D": "storage", "T": STOPPED, "t": STOPPED}
 _MOST = 400_000  # looks
 Row = tuple[int, int, str, int, int, int, int]
 
@@ -84,14 +84,13 @@ class ThreadReadings:
                 return self._reasons.look(pid)[0]
             except PermissionError:
                 self.refused = True
-        state = beginning(f"/proc/{pid}/stat").rpartition(b") ")[2][:1]
-        return _STATES.get(state, ASLEEP)
+        return _STATES.get(process_stat.read(pid).state, ASLEEP)
 
 
 def has_ended(pid: int) -> bool:
     """Return whether a process has ended or is a zombie; False if that cannot be read."""
     try:
-        return beginning(f"/proc/{pid}/stat").rpartition(b") ")[2][:1] in (b"Z", b"X")
+        return process_stat.read(pid).state in process_stat.ENDED
     except OSError as error:
         return error.errno in ENDED
 
@@ -107,10 +106,10 @@ def bytes_read(pid: int) -> int:
 
 def cpu_of_children(pid: int) -> int:
     """Return the CPU time of the ended children of a process, in nanoseconds; -1: unknown."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        fields = beginning(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
-        return (int(fields[13]) + int(fields[14])) * _TICK_NS
-    return -1
+    try:
+        return process_stat.read(pid).children_ns
+    except OSError:
+        return -1
 
 
 def open_descriptors(pid: int) -> int:

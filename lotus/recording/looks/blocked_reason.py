@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable
 
 from lotus.common.kernel_files import beginning
+from lotus.inside.common import process_stat
+from lotus.inside.common.process_stat import ProcessStat
 from lotus.recording.looks.socket_peers import SocketPeers
 
 _PRIVATE = 128  # FUTEX_PRIVATE_FLAG: a lock of one process
@@ -47,7 +49,6 @@ REASONS = (
     COMPUTING, "storage", "page-fault", "lock", "shared-lock", "sleep", "socket", "local-socket",
     "pipe", "events", "file", "child", "other",
 )  # fmt: skip
-_MOST_FIELDS = 16  # of /proc/PID/stat after the name: more than callers use
 _MOST_SOCKETS = 4096  # whose kind and peer are kept
 _MOST_BYTES = 1 << 20  # of the list of local sockets
 _DELETED = " (deleted)"  # what the kernel adds to the path of a file that has no name any more
@@ -79,26 +80,25 @@ class BlockedReasons:
         if not self.problem and not os.path.exists("/proc/self/syscall"):
             self.problem = "this kernel does not tell in which system call a thread is"
 
-    def look(self, pid: int) -> tuple[str, str, list[bytes]]:
-        """Return the reason and place of a process's main thread, and its fields of /proc/PID/stat.
+    def look(self, pid: int) -> tuple[str, str, ProcessStat | None]:
+        """Return the reason and place of a process's main thread, and the process's stat.
 
         The place is a path, that of a directory with "/" at its end, or a peer as address:port;
-        "": none, or not known. The fields are read, and not empty, where it is blocked. Raises
-        OSError, PermissionError among them.
+        "": none, or not known. The stat is read where the thread is blocked, else it is None.
+        Raises OSError, PermissionError among them.
         """
         text = self._read(f"{self._proc}/{pid}/syscall").split()
         if not text or text[0] == b"running":
-            return COMPUTING, "", []
-        text_of_stat = self._read(f"{self._proc}/{pid}/stat")
-        state, *fields = text_of_stat.rpartition(b") ")[2].split(None, _MOST_FIELDS)
-        reason, place = self._reason(pid, text, state)
-        return reason, place, fields
+            return COMPUTING, "", None
+        stat = ProcessStat(self._read(f"{self._proc}/{pid}/stat"))
+        reason, place = self._reason(pid, text, stat.state)
+        return reason, place, stat
 
-    def _reason(self, pid: int, text: list[bytes], state: bytes) -> tuple[str, str]:
-        if state in (b"T", b"t"):
+    def _reason(self, pid: int, text: list[bytes], state: str) -> tuple[str, str]:
+        if state in process_stat.STOPPED:
             return STOPPED, ""
         kind = self._kinds.get(text[0].decode(), "other")
-        if state == b"D":
+        if state == "D":
             return "storage", self._path(pid, text, kind)
         if text[0] == b"-1":  # blocked, but in no system call
             return "page-fault", ""

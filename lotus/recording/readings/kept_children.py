@@ -35,7 +35,7 @@ class KeptChildren:
             orphans = [pid for pid in self._orphans.find() if pid not in others]
             found += [*orphans, *_descendants(orphans, others)]
         for child in found:
-            with contextlib.suppress(OSError, ValueError, IndexError):
+            with contextlib.suppress(OSError):
                 now = cpu_ns(child)
                 first, last = used.get(child, (now, now))
                 # Less than before: the pid was given to another process.

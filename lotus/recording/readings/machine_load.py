@@ -9,8 +9,8 @@ from pathlib import Path
 
 from lotus.common import host, memory_headroom
 from lotus.common.kernel_files import contents, count_of
+from lotus.inside.common.process_stat import TICK_NS
 
-_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _MOST = 2048  # readings; then every second one is dropped, and they are made half as often
 _PERIOD_NS = 1_000_000_000
 _BLOCK, _CPUS = Path("/sys/block"), Path("/sys/devices/system/cpu")
@@ -131,7 +131,7 @@ def _times_of_cpus() -> dict[int, list[int]]:
         name, *ticks = line.split()
         if name != b"cpu":
             # user nice system idle iowait irq softirq steal
-            counts = [int(count) * _TICK_NS for count in ticks[:8]]
+            counts = [int(count) * TICK_NS for count in ticks[:8]]
             counts += [0] * (8 - len(counts))
             busy = sum(counts[:3]) + sum(counts[5:7])
             times[int(name[3:])] = [busy, counts[3] + counts[4], counts[7]]

@@ -11,7 +11,8 @@ import time
 from collections.abc import Container
 
 from lotus.common.kernel_files import contents
-from lotus.recording.readings.parents import descends, parent_and_session
+from lotus.inside.common import process_stat
+from lotus.recording.readings.parents import descends
 
 _PERIOD_S = 2.0
 _MOST = 64  # processes; of more, the first
@@ -42,10 +43,10 @@ class Orphans:
         self._foreign &= running
         parents = {}
         for pid in running - self._foreign:
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                parent, session = parent_and_session(pid)
-                if session == self._session and self._has_variable(pid):
-                    parents[pid] = parent
+            with contextlib.suppress(OSError):
+                stat = process_stat.read(pid)
+                if stat.session == self._session and self._has_variable(pid):
+                    parents[pid] = stat.parent
                 else:
                     self._foreign.add(pid)
         left = [pid for pid, parent in parents.items() if self._is_left(parent, parents)]

@@ -2,16 +2,9 @@
 
 import os
 
-from lotus.common.kernel_files import beginning
+from lotus.inside.common import process_stat
 
 _MOST = 64  # generations
-_PARENT, _SESSION = 1, 3  # places in /proc/PID/stat after the name
-
-
-def parent_and_session(pid: int) -> tuple[int, int]:
-    """Return a process's parent and session. Raises OSError, ValueError, IndexError."""
-    fields = beginning(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
-    return int(fields[_PARENT]), int(fields[_SESSION])
 
 
 def descends(pid: int) -> bool:
@@ -23,7 +16,7 @@ def descends(pid: int) -> bool:
         if pid <= 1:
             return False
         try:
-            pid, _ = parent_and_session(pid)
-        except (OSError, ValueError, IndexError):
+            pid = process_stat.read(pid).parent
+        except OSError:
             return False
     return False

@@ -1,13 +1,11 @@
 """CPU time of the program's processes, all threads of each, between two readings from outside."""
 
 import contextlib
-import os
 import time
 from dataclasses import dataclass
 
-_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-# Their places in /proc/PID/stat after the name; after user time, system time.
-_MINOR_FAULTS, _USER_TIME = 7, 11
+from lotus.inside.common import process_stat
+
 _PERIOD_NS = 500_000_000
 
 
@@ -47,7 +45,7 @@ class ProcessTimes:
         now, known = time.monotonic_ns(), self.processes.get(process)
         if known is not None and now - known.last_ns < _PERIOD_NS:
             return False
-        with contextlib.suppress(OSError, ValueError, IndexError):
+        with contextlib.suppress(OSError):
             used = *_counted(process[0]), *_copied(process[0])
             if known is None:
                 self.processes[process] = _Readings(now, used, now, used)
@@ -70,19 +68,15 @@ class ProcessTimes:
 
 
 def cpu_ns(pid: int) -> int:
-    """Return the CPU time of a process's threads, ns. Raises OSError, ValueError, IndexError."""
+    """Return the CPU time of a process's threads, ns. Raises OSError."""
     user, system, _ = _counted(pid)
     return user + system
 
 
 def _counted(pid: int) -> tuple[int, int, int]:
     """Return a process's time on a core in user space and in the kernel, ns, and minor faults."""
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        fields = file.read().rpartition(b") ")[2].split()
-    user, system, faults = (
-        int(fields[place]) for place in (_USER_TIME, _USER_TIME + 1, _MINOR_FAULTS)
-    )
-    return user * _TICK_NS, system * _TICK_NS, faults
+    stat = process_stat.read(pid)
+    return stat.user_ns, stat.system_ns, stat.minor_faults
 
 
 def _copied(pid: int) -> tuple[int, int]:

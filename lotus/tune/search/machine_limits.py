@@ -9,6 +9,7 @@ from pathlib import Path
 from lotus.common import host, memory_headroom
 from lotus.common.formatting import size
 from lotus.common.memory_headroom import Headroom
+from lotus.inside.common import process_stat
 from lotus.inside.tune.pausing import LOCAL_WORLDS
 
 
@@ -78,15 +79,10 @@ def cores(
 def _affinity_of_parent(pid: int) -> set[int]:
     """Return the affinity of the launcher, which binds each rank after starting it."""
     try:
-        parent = os.getppid() if pid == 0 else _parent(pid)
+        parent = os.getppid() if pid == 0 else process_stat.read(pid).parent
         return os.sched_getaffinity(parent) if parent > 0 else set()
-    except (OSError, ValueError, IndexError):
+    except OSError:
         return set()
-
-
-def _parent(pid: int) -> int:
-    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    return int(text.rpartition(")")[2].split()[1])
 
 
 def shared(room: Headroom | None, ranks: int) -> Headroom | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from lotus.inside.common import process_stat
 from lotus.inside.trace.log import state_page
 from lotus.reading import launcher_record, recorded_notes
 from lotus.recording import blocking_sampler
@@ -124,7 +125,7 @@ def test_without_a_run_directory_nothing_fails(tmp_path: Path) -> None:
 def test_what_an_unseen_worker_computed_is_not_of_processes_that_are_kept(tmp_path: Path) -> None:
     main, worker, server = (os.getpid(), -1), 4242, 4243
     with BlockingSampler(tmp_path) as sampler:
-        sampler._children[main] = 0
+        sampler._stats[main] = process_stat.read(main[0])
         sampler._kept._used[main] = {worker: (0, 2_000), server: (0, 300)}
         page(tmp_path, worker, phase=state_page.ENDED)  # it began and ended between two scans
     record = json.loads((tmp_path / blocking_sampler.NAME).read_text())

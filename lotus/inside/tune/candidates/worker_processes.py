@@ -8,6 +8,8 @@ import threading
 import time
 from contextlib import suppress
 
+from ...common import process_stat
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -152,10 +154,10 @@ def kill_remaining(those: Iterable[tuple[int, str]]) -> None:
 
 def started(pid: int) -> str:
     """Return the start time, which identifies a process; "" if it must not be killed."""
-    with suppress(OSError, IndexError), open(f"/proc/{pid}/stat", errors="replace") as file:
-        name, _, rest = file.read().partition("(")[2].rpartition(")")
-        if not name.startswith(_MANAGER):
-            return rest.split()[19]
+    with suppress(OSError):
+        stat = process_stat.read(pid)
+        if not stat.name.startswith(_MANAGER):
+            return str(stat.start_ticks)
     return ""
 
 
