@@ -3,8 +3,9 @@
 import dataclasses
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 from lotus.analysis.common.loader_titles import title_of
@@ -35,6 +36,8 @@ class _Room:
     ruled_out: bool = True
     gains: bool = True  # without the first cause, and of steps and making of batches alone
 
+
+_Block = Callable[[_Room], list[str]]  # lines that belong together
 
 # From all to the least, which still has the verdict, its first cause and its next step: what is
 # least missed, and stands in `lotus report` as well, is left out first.
@@ -70,21 +73,22 @@ def short_report(run: Any, most: int = MOST_LINES) -> list[str]:
 
 def lines(summary: Summary, most: int = MOST_LINES) -> list[str]:
     """Return the same lines from a summary."""
+    blocks = _blocks(summary)
     for room in _ROOMS:
-        result = _lines(summary, room)
+        result = _lines(blocks, room)
         if _fits(result, most):
-            return _fuller(summary, room, most) or result
+            return _fuller(blocks, room, most) or result
     return result
 
 
-def _fuller(summary: Summary, room: _Room, most: int) -> list[str]:
+def _fuller(blocks: Sequence[_Block], room: _Room, most: int) -> list[str]:
     """Return the lines with bars and causes where they fit in what a room leaves; [] if not."""
     best: list[str] = []
     for name in ("bars", "causes"):
         for count in range(getattr(room, name) + 1, getattr(_ROOMS[0], name) + 1):
             more: dict[str, Any] = {name: count}
             larger = dataclasses.replace(room, **more)
-            result = _lines(summary, larger)
+            result = _lines(blocks, larger)
             if not _fits(result, most):
                 break
             room, best = larger, result
@@ -100,26 +104,60 @@ def _height(line: str) -> int:
     return max(math.ceil(len(line) / _WIDTH), 1)
 
 
-def _lines(summary: Summary, room: _Room) -> list[str]:
-    result = [part for line in coverage.open_waits(summary) for part in _wrap(line)]
-    if not summary.loaders:
-        result += _wrap(coverage.no_loader(summary))
-    else:
-        judged = summary.verdict
-        result += [] if judged is None else _verdict(summary, judged, room)
-        result += _rates(summary.loaders[0], room.gains)
-        for line in coverage.device(summary.loaders[0]):
-            result += _wrap(line)
-        result += _other_loaders(summary, room.loaders)
-    if summary.ranks is not None and summary.ranks.stragglers:
-        result += _wrap(rank_report.verdict(summary.ranks)[0])
-    for line in coverage.unseen(summary):
-        result += _wrap(line)
+def _lines(blocks: Sequence[_Block], room: _Room) -> list[str]:
+    return [line for block in blocks for line in block(room)]
+
+
+def _block(render: Callable[..., list[str]], *limits: str) -> _Block:
+    """Return a block that is rendered once for each value of `limits`, fields of a room."""
+    rendered = cache(render)
+    return lambda room: rendered(*(getattr(room, limit) for limit in limits))
+
+
+def _blocks(summary: Summary) -> list[_Block]:
+    """Return the blocks of the text in their order, each with the limits that it observes."""
+    judged = summary.verdict
+    return [
+        _block(lambda: _wrap_all(coverage.open_waits(summary))),
+        *(
+            [_block(lambda: _wrap(coverage.no_loader(summary)))]
+            if judged is None
+            else _blocks_of_loaders(summary, judged)
+        ),
+        _block(partial(_stragglers, summary)),
+        _block(lambda: _wrap_all(coverage.unseen(summary))),
+        _block(partial(_losses, summary), "losses"),
+    ]
+
+
+def _blocks_of_loaders(summary: Summary, judged: Verdict) -> list[_Block]:
+    first = summary.loaders[0]
+    return [
+        _block(partial(_verdict, judged)),
+        _block(partial(_remarks, judged), "remarks"),
+        _block(lambda most: list(time_bars.lines(summary, most)), "bars"),
+        _block(partial(_causes, summary, judged), "causes", "gains"),
+        _block(partial(_ruled_out, judged), "ruled_out"),
+        _block(partial(_next_step, summary, judged)),
+        _block(partial(_later_steps, judged), "later_steps"),
+        _block(partial(_rates, first), "gains"),
+        _block(lambda: _wrap_all(coverage.device(first))),
+        _block(partial(_other_loaders, summary), "loaders"),
+    ]
+
+
+def _stragglers(summary: Summary) -> list[str]:
+    ranks = summary.ranks
+    if ranks is None or not ranks.stragglers:
+        return []
+    return _wrap(rank_report.verdict(ranks)[0])
+
+
+def _losses(summary: Summary, most: int) -> list[str]:
     missing = list(coverage.losses(summary, slight=False))
-    for line in missing[: room.losses]:
-        result += _wrap(line)
-    if len(missing) > room.losses:
-        result.append(f"and {len(missing) - room.losses} more losses or notes")
+    result = _wrap_all(missing[:most])
+    if len(missing) > most:
+        result.append(f"and {len(missing) - most} more losses or notes")
     return result
 
 
@@ -136,29 +174,33 @@ def _other_loaders(summary: Summary, most: int) -> list[str]:
     return result
 
 
-def _verdict(summary: Summary, judged: Verdict, room: _Room) -> list[str]:
+def _verdict(judged: Verdict) -> list[str]:
     result = _wrap(f"{coverage.verdict_words(judged)}: {judged.summary}")
-    result += _wrap(judged.doubt) if judged.doubt else []
-    for line in judged.flaws[: room.remarks]:
-        result += _wrap(line)
-    if len(judged.flaws) > room.remarks:
-        result.append(f"and {plural(len(judged.flaws) - room.remarks, 'more remark')}")
-    result += time_bars.lines(summary, room.bars)
-    result += _causes(summary, judged, room)
-    if judged.ruled_out and room.ruled_out:
-        result += _wrap(f"ruled out: {', '.join(judged.ruled_out)}")
-    if judged.causes:
-        result += _next_step(summary, judged.causes[0])
+    return result + (_wrap(judged.doubt) if judged.doubt else [])
+
+
+def _remarks(judged: Verdict, most: int) -> list[str]:
+    result = _wrap_all(judged.flaws[:most])
+    if len(judged.flaws) > most:
+        result.append(f"and {plural(len(judged.flaws) - most, 'more remark')}")
+    return result
+
+
+def _ruled_out(judged: Verdict, is_shown: bool) -> list[str]:
+    shown = is_shown and judged.ruled_out
+    return _wrap(f"ruled out: {', '.join(judged.ruled_out)}") if shown else []
+
+
+def _later_steps(judged: Verdict, most: int) -> list[str]:
     later = list(next_steps.later_steps(judged))
-    for number, words in later[: room.later_steps]:
-        result += _wrap(f"step {number}, {plain(words)}")
-    if left := len(later[room.later_steps :]):
+    result = _wrap_all(f"step {number}, {plain(words)}" for number, words in later[:most])
+    if left := len(later[most:]):
         steps = "1 more step, for another cause" if left == 1 else f"{left} more steps, for others"
         result.append(f"{steps}: lotus report shows {'it' if left == 1 else 'them'}")
     return result
 
 
-def _causes(summary: Summary, judged: Verdict, room: _Room) -> list[str]:
+def _causes(summary: Summary, judged: Verdict, most: int, gains: bool) -> list[str]:
     """Return what the loop's time is spent on, and how far that is certain."""
     if not judged.causes:
         return []
@@ -166,17 +208,17 @@ def _causes(summary: Summary, judged: Verdict, room: _Room) -> list[str]:
     result = [shorten(f"Why (share of the loop over {of})", _WIDTH)]
     large = [each for each in judged.causes[1:] if each.is_silent or each.share >= LITTLE]
     large = [*judged.causes[:1], *large]  # the next step is for the first, however small
-    shown = large[: room.causes]
+    shown = large[:most]
     for cause in shown:
         part = share(cause.share) if is_of_loop(cause) else ""
         result += _wrap(plain(cause.title), f"  {part:>6}  ")
     rest = left_share(shown)
     if shown and rest >= LITTLE:
-        largest = _largest(large[room.causes :], rest / 2)
+        largest = _largest(large[most:], rest / 2)
         words = f", most of it: {largest}" if largest else ""
         result += _wrap(f"the rest{words}", f"  {share(rest):>6}  ")
     gain = judged.causes[0].gain if judged.causes else math.nan
-    if room.gains and math.isfinite(gain):
+    if gains and math.isfinite(gain):
         words = coverage.gain_words(judged.causes[0], judged)
         of = "this loop" if len(summary.loaders) > 1 else "the loop"
         result += _wrap(f"without the first cause: {of} {words}")
@@ -185,8 +227,11 @@ def _causes(summary: Summary, judged: Verdict, room: _Room) -> list[str]:
     return result
 
 
-def _next_step(summary: Summary, first: Cause) -> list[str]:
+def _next_step(summary: Summary, judged: Verdict) -> list[str]:
     """Return the advice on the first cause, what it is expected to gain, and how to try it."""
+    if not judged.causes:
+        return []
+    first = judged.causes[0]
     result = _wrap(f"next step: {plain(first.advice)}")
     expected = trial.expected_in_run(first.remedy, summary.loaders[0], summary)
     command = trial.trial_command(summary)
@@ -234,6 +279,10 @@ def _rates(loader: LoaderSummary, gains: bool) -> list[str]:
     own = next((each for each in loader.verdict.causes if each.kind == TRACING.kind), None)
     text += f", lotus's own work {share(own.share)}" if own is not None else ""
     return _wrap(text)
+
+
+def _wrap_all(texts: Iterable[str]) -> list[str]:
+    return [line for text in texts for line in _wrap(text)]
 
 
 def _wrap(text: str, begin: str = "") -> list[str]:

@@ -19,7 +19,14 @@ from lotus.analysis.summary import summarise
 from lotus.analysis.verdict.time_outside import with_outside
 from lotus.common import files, formatting, tunable_loop
 from lotus.reporters.base.console import plain_console
-from lotus.reporters.run import next_steps, report_columns, run_document, short_report, terminal
+from lotus.reporters.run import (
+    coverage,
+    next_steps,
+    report_columns,
+    run_document,
+    short_report,
+    terminal,
+)
 from lotus.reporters.run.markdown_report import markdown
 from tests.unit.simulated import Plan
 
@@ -152,16 +159,33 @@ def test_lines_that_are_left_show_more_of_the_bars_and_causes() -> None:
     run = Plan(operations={"Slow": 5.0, "Other": 2.0, "Third": 2.0}, sampler=8.0).run()
     run.manifest["start_ns"] = int(run.epochs["start_ns"].min() - 1e9)
     run.manifest["end_ns"] = int(run.epochs["end_ns"].max() + 1e9)
-    summary = summarise(run)
+    blocks = short_report._blocks(summarise(run))
 
     def rows(room: short_report._Room) -> list[str]:
-        return short_report._lines(summary, room)
+        return short_report._lines(blocks, room)
 
     least = dataclasses.replace(short_report._ROOMS[-1], bars=2)
     most = len(rows(least)) + 1
-    fuller = short_report._fuller(summary, least, most)
+    fuller = short_report._fuller(blocks, least, most)
     assert len(rows(least)) < len(fuller) <= most
-    assert short_report._fuller(summary, least, 0) == []
+    assert short_report._fuller(blocks, least, 0) == []
+
+
+def test_each_block_is_rendered_once_for_each_of_its_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = Plan(operations={"Slow": 5.0, "Other": 2.0, "Third": 2.0}, sampler=8.0).run()
+    run.notes = [f"note {number}" for number in range(9)]
+    summary = summarise(run)
+    least = short_report.lines(summary, most=0)  # tries all rooms
+    rendered = {name: Mock(wraps=getattr(coverage, name)) for name in ("losses", "device", "rate")}
+    for name, counted in rendered.items():
+        monkeypatch.setattr(coverage, name, counted)
+    assert short_report.lines(summary, most=0) == least
+    limits = {"losses": {room.losses for room in short_report._ROOMS}, "device": {None},
+              "rate": {room.gains for room in short_report._ROOMS}}  # fmt: skip
+    for name, counted in rendered.items():
+        assert counted.call_count == len(limits[name])
 
 
 def test_what_most_of_the_rest_is_has_its_name() -> None:
