@@ -6,14 +6,9 @@ from pathlib import Path
 
 from lotus.commands.common import arguments, options
 from lotus.common.errors import LotusError
-from lotus.common.stderr import printable, say
-from lotus.inside.common import alternative_files
+from lotus.common.stderr import say
 from lotus.recording import launcher
-from lotus.settings import settings_run, tuned_file
-from lotus.settings import share_plan as plans
-from lotus.settings.combined_settings import combined
-from lotus.settings.settings_run import ModeOptions, Shares
-from lotus.settings.tuned_file import Tuned
+from lotus.settings import requested_settings, settings_run, tuned_file
 
 NAME = "run"
 HELP = "run a command with settings from tune, advise, plan or balance"
@@ -178,105 +173,33 @@ def _add_mode(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     command = options.command(args)
-    mode = _mode(args)
-    paths = args.settings or ([] if mode is not None else [tuned_file.DEFAULT])
-    documents, shares = _read(paths, args)
-    tuned = combined(documents)
-    if mode is not None and mode.name != "sync" and shares is not None:
-        raise LotusError(
-            f"--mode {mode.name} cannot use shares: a plan of lotus balance is for gradients "
-            "that are averaged in each step; leave out one of the two"
-        )
+    given = {name: getattr(args, name) for name in settings_run.MODES_OF_OPTION}
+    requested = requested_settings.read(
+        args.settings or (),
+        settings_run.mode_of(args.mode, given),
+        summed=args.loss == "sum",
+        rebalance_every=args.rebalance_every or 0,
+    )
     if args.show or not command:
-        if documents and mode is None and shares is None and not tuned.changes_anything:
-            files = " and ".join(map(str, documents))
-            print(printable(f"# {files}: the program's own settings are kept"))
-        for entry in tuned.loaders:
-            if len(tuned.loaders) > 1:
-                print(printable(f"# {entry.loader.words()}"))
-            print("\n".join(tuned_file.code_change(entry.setting)))
-            if entry.cache is not None:
-                print("# samples are cached by lotus run only, without a change of code")
-            for use in entry.alternatives:
-                known = use.name in alternative_files.names()
-                change = alternative_files.load(use.name).CHANGE if known else "unknown here"
-                print(f"# {use.name}: {change}")
-        if shares is not None:
-            print("\n".join(settings_run.shares_change(shares.plan)))
+        for line in requested.code_changes():
+            print(line)
         return 0
-    for document in documents.values():
-        other = tuned_file.other_program(document, command)
-        if other and not args.force:
-            shown = "".join(f"--settings {shlex.quote(str(path))} " for path in args.settings or ())
-            raise LotusError(
-                f"{other}, so nothing was started; -f applies them all the same: lotus run -f "
-                f"{shown}-- {shlex.join(command)}; `lotus tune -- COMMAND` makes settings for "
-                "another script"
-            )
+    other = "" if args.force else requested.other_program(command)
+    if other:
+        shown = "".join(f"--settings {shlex.quote(str(path))} " for path in args.settings or ())
+        raise LotusError(
+            f"{other}, so nothing was started; -f applies them all the same: lotus run -f "
+            f"{shown}-- {shlex.join(command)}; `lotus tune -- COMMAND` makes settings for "
+            "another script"
+        )
     if not args.quiet:
-        differences = [
-            text
-            for document in documents.values()
-            if document.loaders
-            for text in tuned_file.differences(document, command)
-        ]
-        for text in dict.fromkeys(differences):
+        for text in requested.notes(command):
             say(f"lotus: {text}")
-        if len(documents) > 1:
-            say(
-                f"lotus: {' and '.join(map(str, documents))} are applied together; what that "
-                "gains has not been measured"
-            )
-        if mode is None and shares is None and not tuned.changes_anything:
-            say(
-                f"lotus: {' and '.join(map(str, documents))}: the program's own settings, so it "
-                "runs as it is"
-            )
-    _say_allowed(tuned, args.allow)
-    outcome, missing = settings_run.run(command, tuned, shares, mode, args.allow)
+    for name in requested.left_out(args.allow):
+        say(f"lotus: {name} is left out, as it may change values; --allow {name} puts it in")
+    outcome, missing = settings_run.run(
+        command, requested.tuned, requested.shares, requested.mode, args.allow
+    )
     for text in missing:
         say(f"lotus: {text}")
     return launcher.end_as(outcome)
-
-
-def _say_allowed(tuned: Tuned, allowed: list[str]) -> None:
-    """Say which alternatives are left out. Raises LotusError for one that is not in the files."""
-    uses = [use for entry in tuned.loaders for use in entry.alternatives]
-    known = sorted({use.name for use in uses})
-    for name in allowed:
-        if name not in known:
-            raise LotusError(
-                f"--allow {name}: the settings have "
-                + (f"only {', '.join(known)}" if known else "no alternatives")
-                + "; `lotus advise -- COMMAND` tries them"
-            )
-    left = sorted({use.name for use in uses if not use.exact} - set(allowed))
-    for name in left:
-        say(f"lotus: {name} is left out, as it may change values; --allow {name} puts it in")
-
-
-def _mode(args: argparse.Namespace) -> ModeOptions | None:
-    """Return the mode with its options. Raises LotusError for an option of another mode."""
-    modes: dict[str, tuple[str, ...]] = {"every": ("local", "hybrid"), "after": ("local", "hybrid")}
-    modes |= {"groups": ("hybrid",), "staleness": ("async",)}
-    values = {name: getattr(args, name) for name in modes if getattr(args, name) is not None}
-    for name in values:
-        if args.mode not in modes[name]:
-            raise LotusError(f"--{name} is for --mode {' and --mode '.join(modes[name])}")
-    return None if args.mode is None else ModeOptions(args.mode, **values)
-
-
-def _read(paths: list[Path], args: argparse.Namespace) -> tuple[dict[Path, Tuned], Shares | None]:
-    """Return the settings in each file, and the plan of shares, if one is among them."""
-    plan_files = [path for path in paths if plans.is_plan(path)]
-    if len(plan_files) > 1:
-        raise LotusError(
-            f"{plan_files[0]} and {plan_files[1]} both have shares; only one of them can be applied"
-        )
-    documents = {path: tuned_file.read(path) for path in paths if path not in plan_files}
-    if not plan_files:
-        if args.rebalance_every:
-            raise LotusError("--rebalance-every needs a plan: --settings balance.json")
-        return documents, None
-    plan, every = plans.read(plan_files[0]), args.rebalance_every or 0
-    return documents, Shares(plan, args.loss == "sum", rebalance_every=every)

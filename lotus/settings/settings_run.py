@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,13 @@ WAIT_S = 120
 
 
 MODES = ("sync", "local", "hybrid", "async")
+# Of `ModeOptions`; those that are not here are for all modes.
+MODES_OF_OPTION = {
+    "every": ("local", "hybrid"),
+    "after": ("local", "hybrid"),
+    "groups": ("hybrid",),
+    "staleness": ("async",),
+}
 
 
 def shares_change(plan: SharePlan) -> list[str]:
@@ -61,6 +68,19 @@ class ModeOptions:
     groups: tuple[tuple[int, ...], ...] = ()  # hybrid: groups of ranks; empty: one per host
     staleness: int = 4  # async: steps that a rank may be ahead of updates from the others
     wait_s: float = WAIT_S
+
+
+def mode_of(name: str | None, given: Mapping[str, Any]) -> ModeOptions | None:
+    """Return the mode of this name with the options that are given; None without a name.
+
+    `given` may have None for an option that was not. Raises LotusError for one of another mode.
+    """
+    values = {option: value for option, value in given.items() if value is not None}
+    for option in values:
+        if name not in MODES_OF_OPTION[option]:
+            modes = " and --mode ".join(MODES_OF_OPTION[option])
+            raise LotusError(f"--{option} is for --mode {modes}")
+    return None if name is None else ModeOptions(name, **values)
 
 
 def run(
