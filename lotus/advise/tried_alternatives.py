@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import statistics
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lotus.advise import code_change
 from lotus.advise.known_advice import known_advice
+from lotus.common.errors import LotusError
 from lotus.inside.common import alternative_files
 from lotus.mapping import isolated_runner
 from lotus.mapping.isolated_runner import AlternativeTrials
@@ -123,6 +124,20 @@ class Alternatives:
         replaced_s = sum(self.operations[name] for name in alternative.replaces)
         after_s = whole_s - replaced_s + replaced_s / times
         return whole_s / after_s if after_s > 0 else None
+
+
+def chosen(only: Collection[str] = (), skipped: Collection[str] = ()) -> list[str]:
+    """Return the names of the alternatives to try: those of `only`, or all, but none skipped.
+
+    Raises LotusError for a name in `only` that none has.
+    """
+    known = alternative_files.names()
+    for name in only:
+        if name not in known:
+            raise LotusError(
+                f"--only {name}: there is no such alternative; there are {', '.join(known)}"
+            )
+    return [name for name in only or known if name not in skipped]
 
 
 def attempt(

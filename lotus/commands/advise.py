@@ -1,8 +1,6 @@
 """`lotus advise`: the possible gain of better data loading, measured in a program."""
 
 import argparse
-import dataclasses
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -98,13 +96,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus.advise import applied_alternatives, ceiling_blocks
+    from lotus.advise import applied_alternatives, ceiling_blocks, ceiling_run, tried_alternatives
     from lotus.common.stderr import say
     from lotus.recording import launcher
     from lotus.reporters.advise import alternatives_report, applied_report, ceilings_report
     from lotus.reporters.base.console import plain_console
     from lotus.settings import tuned_file
-    from lotus.tune.session import program_pipe, subprocess_tuning
+    from lotus.tune.session import program_pipe
 
     command = options.required_command(args, NAME)
     output = args.output or DEFAULT
@@ -113,11 +111,8 @@ def run(args: argparse.Namespace) -> int:
     if args.budget > _MOST_S:
         raise LotusError(f"--budget {args.budget:g}s: give at most 5m")
 
-    seen: list[Any] = []
-
-    def measure(program: program_pipe.PipedProgram) -> Any:
+    def measure_blocks(program: program_pipe.PipedProgram) -> Any:
         live = ceilings_report.CeilingProgress(sys.stderr.isatty())
-        seen.append(program.watched)
         what = program.watched.title()
         say(f"lotus: {what} was watched; blocks are now measured for at most {args.budget:g} s")
         try:
@@ -127,77 +122,42 @@ def run(args: argparse.Namespace) -> int:
         finally:
             live.clear()
 
-    names = _names(args)
-    choices = None if args.ceilings else applied_alternatives.choices(names)
-    result = subprocess_tuning.measure(
-        command, measure, loader=args.loader, watch=args.watch, choices=choices
+    names = tried_alternatives.chosen(args.only, args.skip)
+    done = ceiling_run.measure(
+        command,
+        measure_blocks,
+        names=None if args.ceilings else names,
+        loader=args.loader,
+        watch=args.watch,
     )
-    if result.result is not None and result.outcome.signal == signal.SIGINT:
-        result.result = dataclasses.replace(result.result, interrupted=True)
     applied = tuned = None
-    # Alternatives are useful even if no ceiling could be measured.
-    goes_on = bool(seen) and result.ended_by_us and not getattr(result.result, "interrupted", False)
-    if result.result is not None and not args.json:
-        ceilings_report.write(plain_console(), result.result)
-    if result.problem:
-        say(f"lotus: {result.problem}")
-    if goes_on and not args.ceilings:
-        storage = result.result is None or result.result.waits_for_storage
-        applied = _alternatives(args, command, names, seen[0], storage)
-        if result.result is not None:
-            tuned = applied_alternatives.settings(result.result, applied, command)
+    if done.ceilings is not None and not args.json:
+        ceilings_report.write(plain_console(), done.ceilings)
+    if done.problem:
+        say(f"lotus: {done.problem}")
+    if done.allows_trials and not args.ceilings:
+        say("lotus: the program is started again, to try other ways to do what it does")
+        bar = alternatives_report.TrialProgress(sys.stderr.isatty())
+        try:
+            applied = done.try_alternatives(names, args.skip, args.loader, bar)
+        finally:
+            bar.clear()
+        if done.ceilings is not None:
+            tuned = applied_alternatives.settings(done.ceilings, applied, command)
         if tuned is not None:
             tuned_file.write(output, tuned)
     written = None if tuned is None else output
-    if result.result is not None and args.json:
+    if done.ceilings is not None and args.json:
         outputs.print_document(
-            ceilings_report.document(result.result, others=applied, output=written)
+            ceilings_report.document(done.ceilings, others=applied, output=written)
         )
     elif applied is not None and not args.json:
-        ceiling = None if result.result is None else result.result.speedup
+        ceiling = None if done.ceilings is None else done.ceilings.speedup
         alternatives_report.write(plain_console(), applied, ceiling=ceiling)
-        if result.result is not None:
+        if done.ceilings is not None:
             applied_report.write(
-                plain_console(), result.result, others=applied, words=command, output=written
+                plain_console(), done.ceilings, others=applied, words=command, output=written
             )
-    if result.result is not None and result.ended_by_us:
-        return 130 if result.result.interrupted else 0
-    return launcher.end_as(result.outcome)
-
-
-def _alternatives(
-    args: argparse.Namespace, command: list[str], names: list[str], watched: Any, storage: bool
-) -> Any:
-    """Start the program again, and try other ways to do what it does."""
-    from lotus.advise import tried_alternatives
-    from lotus.common.stderr import say
-    from lotus.mapping.isolated_runner import AlternativeTrials
-    from lotus.reporters.advise import alternatives_report
-
-    say("lotus: the program is started again, to try other ways to do what it does")
-    number = args.loader if isinstance(args.loader, int) else watched.loader.number
-    bar = alternatives_report.TrialProgress(sys.stderr.isatty())
-    try:
-        return tried_alternatives.attempt(
-            command,
-            AlternativeTrials(number, names=names, skipped=args.skip),
-            site=watched.loader.call_site,
-            storage=storage,
-            on_event=bar,
-        )
-    finally:
-        bar.clear()
-
-
-def _names(args: argparse.Namespace) -> list[str]:
-    """Return the alternatives to try. Raises LotusError for an unknown name."""
-    from lotus.inside.common import alternative_files
-
-    all_names = alternative_files.names()
-    for name in args.only:
-        if name not in all_names:
-            raise LotusError(
-                f"--only {name}: there is no such alternative; there are {', '.join(all_names)}"
-            )
-    chosen = args.only or all_names
-    return [name for name in chosen if name not in args.skip]
+    if done.ceilings is not None and done.ended_by_us:
+        return 130 if done.is_interrupted else 0
+    return launcher.end_as(done.outcome)

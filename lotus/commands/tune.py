@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import dataclasses
 import functools
 import io
 import shlex
@@ -15,6 +14,7 @@ from typing import Any
 from lotus.commands.common import arguments, options
 from lotus.commands.common import output as outputs
 from lotus.settings import tuned_file
+from lotus.settings.space import Setting
 from lotus.settings.tuned_file import DEFAULT
 
 NAME = "tune"
@@ -144,31 +144,30 @@ def run(args: argparse.Namespace) -> int:
             loop_length.check(program.watched)
         # These import pandas, for which the program should not wait before it starts.
         from lotus.reporters.tune.tune_report import TuneProgress
-        from lotus.tune.search import step_check
-        from lotus.tune.search.search import SearchPlan, search
+        from lotus.tune.search import checked_search
+        from lotus.tune.search.search import SearchPlan
 
         live = TuneProgress(sys.stderr.isatty())
-        seconds = args.budget / 3 if args.check is None else args.check
+
+        def announce(setting: Setting) -> None:
+            live.clear()  # the line of the last trial
+            live.trains(setting)
+
         plan = SearchPlan(
             strategy=args.strategy,
             budget_s=args.budget,
             objective=args.objective,
             seed=args.seed,
             vary=args.vary,
-            check_follows=seconds > 0,
         )
-        if not args.quiet:
-            what = program.watched.title()
-            say(f"lotus: {what} was watched; settings are now tried for {args.budget:g} s")
+        if args.quiet:
+            return checked_search.find(program, plan, args.check)
+        what = program.watched.title()
+        say(f"lotus: {what} was watched; settings are now tried for {args.budget:g} s")
         try:
-            result = search(program, plan, on_progress=None if args.quiet else live)
+            return checked_search.find(program, plan, args.check, live, announce)
         finally:
             live.clear()
-        result = trial_recording.with_operations(result, program.run, program.workers)
-        if args.check is None:  # what the trials left is for the check
-            seconds = min(seconds + max(args.budget - result.seconds, 0.0), args.budget / 2)
-        result = dataclasses.replace(result, check_s=args.check)
-        return step_check.check(result, program, seconds, None if args.quiet else live.trains)
 
     report = functools.partial(_report, args, command)
     with _output(args, command) as output:
