@@ -13,7 +13,7 @@ from lotus.commands.common import arguments, options
 from lotus.common.errors import LotusError
 from lotus.common.stderr import say
 from lotus.format.manifest import TraceSettings
-from lotus.recording import launcher
+from lotus.recording import launcher, traced_command
 from lotus.reporters.run import end_of_trace
 from lotus.reporters.run.early_import import EarlyImport
 from lotus.workloads.catalogue import DEFAULT, FOLDER, WORKLOADS, Workload
@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
     command += ["--batch-size", str(args.batch_size or workload.batch_size)]
     command += ["--threads", str(threads)]
     say(f"lotus trace -- {shlex.join(command)}")
-    directory, outcome = launcher.trace(
+    directory, outcome = traced_command.trace(
         command, args.output, TraceSettings(), args.force, progress=EarlyImport
     )
     # The text of the report is printed here, so the next command makes the page.

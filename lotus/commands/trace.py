@@ -14,7 +14,7 @@ from lotus.common.errors import LotusError
 from lotus.common.stderr import say
 from lotus.format.manifest import LEVELS, TraceSettings
 from lotus.inside.common.config import RANGES
-from lotus.recording import launcher
+from lotus.recording import launcher, traced_command
 from lotus.reporters.run import end_of_trace
 from lotus.reporters.run.early_import import EarlyImport
 
@@ -183,7 +183,7 @@ def run(args: argparse.Namespace) -> int:
     settings = TraceSettings(
         args.level, args.batches, args.every, args.max_log, tuple(args.ops), counters, cpu, ranges
     )
-    directory, outcome = launcher.trace(
+    directory, outcome = traced_command.trace(
         command,
         args.output,
         settings,

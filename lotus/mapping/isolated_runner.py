@@ -22,7 +22,7 @@ from lotus.common.errors import LotusError
 from lotus.format.manifest import TraceSettings
 from lotus.inside.isolate.isolation import NAME
 from lotus.mapping.isolated_samples import LENGTH_NS, PERF_DATA, Isolation, lines, load
-from lotus.recording import launcher
+from lotus.recording import launcher, program_environment
 from lotus.recording.perf_sidecar import Perf
 from native_map.paper.capture_probability import executions_needed
 from native_map.recording import perf_command
@@ -206,7 +206,7 @@ def _environment(
     directory: Path, exchange: Path, request: Mapping[str, object], ops: Sequence[str]
 ) -> dict[str, str]:
     settings = TraceSettings(level="batch", ops=tuple(ops))
-    environ = launcher.environment(os.environ, directory.absolute(), settings)
+    environ = program_environment.with_tracing(os.environ, directory.absolute(), settings)
     # After the sitecustomize of `lotus trace`, which runs the one that it hides.
     entry = exchange / "entry"
     entry.mkdir()

@@ -1,4 +1,4 @@
-"""Starts the traced program, passes signals on to it, and ends as it ended.
+"""Starts a program, passes signals on to it, and ends as it ended.
 
 The program keeps lotus's standard streams, terminal, process group and working directory: nothing
 is piped, and lotus does not come between it and its terminal. lotus waits beside it. If recorders
@@ -10,7 +10,6 @@ alone, so the program gets it twice. Signals from the terminal can be distinguis
 
 import contextlib
 import errno
-import json
 import os
 import resource
 import shlex
@@ -18,21 +17,13 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from dataclasses import dataclass
+from typing import NoReturn
 
-from lotus.common import memory_headroom
 from lotus.common.errors import LotusError
-from lotus.format import job_ranks, manifest
-from lotus.format.manifest import TraceSettings
-from lotus.format.run_directory import make, make_default
 from lotus.recording.recorders import Recorders
-
-if TYPE_CHECKING:
-    from lotus.recording.recorders import Sidecar
 
 # Forwarded where a process sent them to lotus alone.
 _FORWARDED = {
@@ -44,11 +35,6 @@ _FORWARDED = {
     signal.SIGUSR2,
 }
 _TAKEN = _FORWARDED | {signal.SIGCHLD}
-VARIABLES = frozenset(
-    "LOTUS_RUN LOTUS_LEVEL LOTUS_BATCHES LOTUS_EVERY LOTUS_MAX_LOG LOTUS_OPS LOTUS_COUNTERS "
-    "LOTUS_RANGES LOTUS_QUIET".split()
-)
-_PATH_ENTRY = Path(__file__).resolve().parents[1] / "inside" / "sitecustomize"
 
 
 class CannotStart(LotusError):
@@ -67,171 +53,6 @@ class ProgramOutcome:
     signal: int | None
     end_ns: int
     memory_kills: int | None = None  # see manifest.end
-
-
-def trace(
-    command: Sequence[str],
-    directory: Path | None,
-    settings: TraceSettings,
-    force: bool = False,
-    sidecars: Sequence["Sidecar"] = (),
-    progress: Callable[[Path], AbstractContextManager[object]] | None = None,
-    quiet: bool = False,
-) -> tuple[Path, ProgramOutcome]:
-    """Run a command traced into a run directory; returns the directory and how it ended.
-
-    `sidecars` record beside it from its first instruction on; what became of them is in run.json
-    under "recorders", and none of them can fail the run. `progress` makes, of the run directory,
-    a context that is entered while the program runs.
-    `quiet` keeps what runs in the program from saying there that it had to stop.
-    Raises CannotStart where the command cannot be started, LotusError for the directory.
-    """
-    # Comes first: a mistyped command leaves no directory behind and overwrites none.
-    words = resolve(command)
-    if directory is None:
-        directory = make_default(command)
-    else:
-        make(directory, force)
-    environ = environment(os.environ, directory.absolute(), settings, quiet)
-    record = manifest.begin(command, settings, environ)
-    try:
-        manifest.write(directory, record)
-    except OSError as error:
-        raise LotusError(
-            f"cannot write {directory / manifest.NAME}: {error.strerror}; choose another directory "
-            "with -o"
-        ) from None
-    _tell_outer(directory.absolute())
-    beside = Recorders(sidecars, directory, record) if sidecars else None
-    killed_before = memory_headroom.killed()
-    try:
-        outcome = run(words, environ, beside, _meanwhile(directory, progress))
-    except CannotStart as error:
-        _write_end(directory, record, ProgramOutcome(error.exit_code, None, time.monotonic_ns()))
-        raise
-    killed = memory_headroom.killed()
-    if killed is not None and killed_before is not None and killed >= killed_before:
-        outcome = replace(outcome, memory_kills=killed - killed_before)
-    _settle(directory)
-    _write_end(directory, record, outcome)
-    return directory, outcome
-
-
-@contextlib.contextmanager
-def _meanwhile(
-    directory: Path, progress: Callable[[Path], AbstractContextManager[object]] | None
-) -> Iterator[None]:
-    """Do lotus's own work while the program runs; its failure does not end the waiting."""
-    entered = contextlib.ExitStack()
-    for make_context in (_observe, progress):
-        if make_context is not None:
-            with contextlib.suppress(Exception):
-                entered.enter_context(make_context(directory))
-    try:
-        yield
-    finally:
-        with contextlib.suppress(Exception):
-            entered.close()
-
-
-def _observe(directory: Path) -> AbstractContextManager[object]:
-    # Imported while the program starts; under a limit on memory, the import may fail.
-    from lotus.recording.blocking_sampler import BlockingSampler
-
-    return BlockingSampler(directory)
-
-
-def part_note(directory: Path) -> str:
-    """Return the note in a run about a part of its program that has a run of its own."""
-    return f"a part of the program was recorded in a run of its own: {directory}"
-
-
-def _tell_outer(directory: Path) -> None:
-    """Leave a message in the run that this command is part of, if there is one."""
-    if outer := os.environ.get("LOTUS_RUN"):
-        text = part_note(directory)
-        line = json.dumps({"event": "note", "pid": os.getpid(), "text": text})
-        flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        with contextlib.suppress(OSError):
-            fd = os.open(os.path.join(outer, "processes.jsonl"), flags)
-            with open(fd, "ab") as file:
-                file.write(f"{line}\n".encode())
-
-
-def _settle(directory: Path) -> None:
-    # On most file systems there is nothing to do, and nothing to import.
-    pages = directory / "state"
-    if any(path.is_symlink() for path in pages.glob("*.state")) and not pages.is_symlink():
-        from lotus.reading import process_states
-
-        process_states.settle(directory)
-
-
-def _write_end(directory: Path, record: dict[str, Any], outcome: ProgramOutcome) -> None:
-    # On a full disk the manifest stays "running", which its readers understand.
-    with contextlib.suppress(OSError):
-        ranks = job_ranks.recorded(directory)
-        end = manifest.end(
-            record,
-            outcome.exit_code,
-            outcome.signal,
-            outcome.end_ns,
-            ranks,
-            memory_kills=outcome.memory_kills,
-        )
-        manifest.write(directory, end)
-
-
-def environment(
-    environ: Mapping[str, str], directory: Path, settings: TraceSettings, quiet: bool = False
-) -> dict[str, str]:
-    """Return the environment of the traced program: `environ`, PYTHONPATH and LOTUS_*."""
-    # A run inside a traced run records to its own directory only, with its own settings.
-    added = {name: content for name, content in environ.items() if name not in VARIABLES}
-    added["PYTHONPATH"] = _python_path(environ)
-    added["LOTUS_RUN"] = str(directory)
-    added["LOTUS_LEVEL"] = settings.level
-    if settings.batches is not None:
-        added["LOTUS_BATCHES"] = settings.batches
-    if settings.every != 1:
-        added["LOTUS_EVERY"] = str(settings.every)
-    if settings.max_log is not None:
-        added["LOTUS_MAX_LOG"] = str(settings.max_log)
-    if settings.ops:
-        added["LOTUS_OPS"] = "\n".join(settings.ops)
-    if settings.counters:
-        added["LOTUS_COUNTERS"] = settings.counters
-    if settings.ranges:
-        added["LOTUS_RANGES"] = ",".join(settings.ranges)
-    if quiet:
-        added["LOTUS_QUIET"] = "1"
-    return added
-
-
-def with_settings(environ: Mapping[str, str], text: str) -> dict[str, str]:
-    """Return the environment of a program to whose loaders settings are applied
-    (lotus/settings/tuned_file.py).
-
-    A recording around it is not affected.
-    """
-    return {**environ, "PYTHONPATH": _python_path(environ), "LOTUS_SETTINGS": text}
-
-
-def with_tuning(environ: Mapping[str, str], text: str) -> dict[str, str]:
-    """Return the environment of a program that is tuned (lotus/tune/session/subprocess_tuning.py).
-
-    The code that applies settings is active too, with no settings if there were none.
-    """
-    settings = environ.get("LOTUS_SETTINGS") or '{"loaders": []}'
-    return {**with_settings(environ, settings), "LOTUS_TUNE": text}
-
-
-def _python_path(environ: Mapping[str, str]) -> str:
-    """Return PYTHONPATH with lotus's directory first."""
-    ours = str(_PATH_ENTRY)
-    # An empty PYTHONPATH is none, but an empty entry in it is the working directory.
-    paths = (environ.get("PYTHONPATH") or ours).split(os.pathsep)
-    return os.pathsep.join([ours, *(path for path in paths if path != ours)])
 
 
 def resolve(command: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from lotus.common.errors import LotusError
 from lotus.format import job_ranks, manifest
 from lotus.format import run_directory as directories
 from lotus.format.manifest import TraceSettings
-from lotus.recording import launcher
+from lotus.recording import program_environment, traced_command
 from lotus.recording.inside_package import load_inside
 
 if TYPE_CHECKING:  # which imports pandas
@@ -83,7 +83,7 @@ def trace(  # noqa: PLR0913 - options of the public call, each by its name
         settings = replace(settings, counters=chosen.counters, cpu=chosen.cpu)
     directories.make(target, force)
     quiet = bool(os.environ.get("LOTUS_QUIET"))  # of the `lotus trace -q` around it
-    environ = launcher.environment(os.environ, target, settings, quiet)
+    environ = program_environment.with_tracing(os.environ, target, settings, quiet)
     record = manifest.begin([sys.executable, *sys.argv], settings, environ)
     manifest.write(target, record)
     with _recording(inside, outer, target, environ, record):
@@ -101,10 +101,10 @@ def _recording(
     """Record within the block, in place of `outer`, the tracer around it if there is one."""
     global _current
     if outer is not None:
-        outer.recorder.event({"event": "note", "text": launcher.part_note(target)})
+        outer.recorder.event({"event": "note", "text": traced_command.part_note(target)})
         outer.uninstall()
     # Spawned workers find the hooks through the environment.
-    ours = {*environ, *launcher.VARIABLES}
+    ours = {*environ, *program_environment.VARIABLES}
     before = {
         name: os.environ.get(name) for name in ours if os.environ.get(name) != environ.get(name)
     }

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lotus.common.errors import LotusError
-from lotus.recording import launcher
+from lotus.recording import launcher, program_environment
 from lotus.recording.launcher import ProgramOutcome
 from lotus.settings.share_plan import SharePlan
 from lotus.settings.tuned_file import Entry, Target, Tuned, printable
@@ -106,7 +106,7 @@ def run(
             with contextlib.suppress(OSError):
                 messages.touch(0o600)
         document = request(tuned, messages, shares, mode, allowed)
-        environ = launcher.with_settings(os.environ, document)
+        environ = program_environment.with_settings(os.environ, document)
         outcome = launcher.run(words, environ)
         if messages is None:
             return outcome, []

@@ -27,7 +27,7 @@ from lotus.common.errors import LotusError
 from lotus.common.formatting import signal_name
 from lotus.format import run_directory
 from lotus.format.manifest import TraceSettings
-from lotus.recording import launcher
+from lotus.recording import launcher, program_environment, traced_command
 from lotus.settings.space import Setting
 from lotus.sweep.sweep_plan import WITHOUT_WORKERS
 
@@ -203,7 +203,9 @@ def _run_setting(
     with tempfile.TemporaryDirectory(prefix="lotus-sweep-") as folder:
         messages = Path(folder) / "said"
         messages.touch(0o600)
-        environ = launcher.with_settings(os.environ, _setting_request(manifest, setting, messages))
+        environ = program_environment.with_settings(
+            os.environ, _setting_request(manifest, setting, messages)
+        )
         words = [sys.executable, "-c", _CHILD, json.dumps(sys.path)]
         begin_ns = time.monotonic_ns()
         status, usage, stopped = _wait(
@@ -337,7 +339,7 @@ def child(path: str, number: int, command: Sequence[str]) -> int:
         cpu=manifest["cpu_events"],
     )
     try:
-        _, outcome = launcher.trace(command, where, settings, True, recorders)
+        _, outcome = traced_command.trace(command, where, settings, True, recorders)
     except LotusError as error:
         print(f"lotus: {error}", file=sys.stderr)
         return error.exit_code

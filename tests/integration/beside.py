@@ -16,7 +16,7 @@ needs_perf = pytest.mark.skipif(shutil.which("perf") is None, reason="perf is no
 # Arguments: the perf to run, "py-spy" to have that too, and the command.
 DRIVER = """
 import os, sys
-from lotus.recording import launcher, perf_sidecar
+from lotus.recording import launcher, perf_sidecar, traced_command
 from lotus.format.manifest import TraceSettings
 from lotus.recording.perf_sidecar import Perf
 from lotus.recording.py_spy_sidecar import PySpy
@@ -38,7 +38,7 @@ recorders = [Broken()] if BREAKS else recorders
 recorders += [PySpy(py_spy=spy, say=say, slice_s=2)] if spy else []
 
 try:
-    _, outcome = launcher.trace(command, Path("run"), TraceSettings(), sidecars=recorders)
+    _, outcome = traced_command.trace(command, Path("run"), TraceSettings(), sidecars=recorders)
 except launcher.CannotStart as error:
     say(f"lotus: {error}")
     sys.exit(error.exit_code)

@@ -23,7 +23,7 @@ from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.common.stderr import say
 from lotus.format.manifest import TraceSettings
-from lotus.recording import launcher
+from lotus.recording import launcher, program_environment
 from lotus.recording.launcher import ProgramOutcome
 from lotus.settings import tuned_file
 from lotus.settings.space import Setting
@@ -175,9 +175,11 @@ def _run(
             if traced is not None:
                 run = exchange / "run"
                 # Only trials are recorded: the program may run for a long time before and after.
-                recording = launcher.environment({}, run, traced)
+                recording = program_environment.with_tracing({}, run, traced)
                 del recording["PYTHONPATH"]
-        environ = launcher.with_tuning(environ, json.dumps({**request, "record": recording}))
+        environ = program_environment.with_tuning(
+            environ, json.dumps({**request, "record": recording})
+        )
         pipe = Pipe(exchange)
         beside = _Beside(pipe, search, command, output, apply, on_found, run, hints)
         try:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lotus.format import job_ranks
 from lotus.format.manifest import TraceSettings
 from lotus.reading.run import load
-from lotus.recording import launcher
+from lotus.recording import traced_command
 from tests.logs import MS, START_NS, RunBuilder, Sample
 
 TABLES = "ops samples batches waits workers loaders epochs resources paths".split()
@@ -168,7 +168,7 @@ def test_a_traced_job_leaves_its_ranks_in_run_json(run, tmp_path):
     traced = tmp_path / "traced"
     # WHEN it is traced
     command = ["cp", "-r", str(run.path / "events"), str(traced)]
-    launcher.trace(command, traced, TraceSettings())
+    traced_command.trace(command, traced, TraceSettings())
     # THEN run.json names its ranks, and who reads the run finds the same
     assert json.loads((traced / "run.json").read_text())["ranks"] == wanted
     assert load(traced).manifest["ranks"] == wanted
@@ -176,7 +176,7 @@ def test_a_traced_job_leaves_its_ranks_in_run_json(run, tmp_path):
 
 def test_a_program_that_recorded_nothing_has_no_ranks(tmp_path):
     # WHEN a program without a DataLoader is traced, THEN run.json says that nobody recorded
-    launcher.trace(["true"], tmp_path / "run", TraceSettings())
+    traced_command.trace(["true"], tmp_path / "run", TraceSettings())
     assert json.loads((tmp_path / "run" / "run.json").read_text())["ranks"] == []
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from lotus.format.manifest import TraceSettings
 from lotus.inside.common import perf_event
 from lotus.reading.run import Run, load
-from lotus.recording import launcher, measurement_plan
+from lotus.recording import measurement_plan, program_environment
 from lotus.workloads import jpegs
 from tools.bench import provenance
 from tools.bench.overhead.exact import has_counters, measure, pipelines
@@ -34,7 +34,7 @@ def trace(command: Sequence[str], folder: Path, plan: measurement_plan.Measureme
     """Run it with counters; its hooks alone, without `lotus trace` around it."""
     folder.mkdir()
     settings = TraceSettings(counters=plan.counters)
-    environ = launcher.environment(os.environ, folder, settings)
+    environ = program_environment.with_tracing(os.environ, folder, settings)
     subprocess.run(command, env=environ, stdout=subprocess.DEVNULL, check=True)
     (folder / "run.json").write_text('{"schema": 1, "state": "ended"}')
     return load(folder)

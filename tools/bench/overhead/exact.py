@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lotus.format.manifest import TraceSettings
-from lotus.recording import launcher
+from lotus.recording import program_environment
 from lotus.workloads.catalogue import FOLDER, WORKLOADS
 from tools.bench import provenance
 
@@ -111,7 +111,7 @@ def compare(args: Namespace, path: Path) -> str:
             with tempfile.TemporaryDirectory() as folder:
                 run = Path(folder) / "run"
                 run.mkdir()
-                traced = launcher.environment(os.environ, run, TraceSettings())
+                traced = program_environment.with_tracing(os.environ, run, TraceSettings())
                 # What is imported is compiled before, whose count is not that of a usual start.
                 measure(command, traced, "cpu")
                 shutil.rmtree(run / "events")

@@ -1,11 +1,11 @@
-"""The launcher waits for the program, whatever happens beside it."""
+"""A traced command is waited for, whatever happens beside it."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from lotus.recording import blocking_sampler, launcher
+from lotus.recording import blocking_sampler, launcher, traced_command
 
 
 class Failing:
@@ -31,6 +31,6 @@ def test_what_fails_beside_the_program_does_not_end_the_waiting(
     when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocking_sampler, "BlockingSampler", lambda directory: Failing(when))
-    meanwhile = launcher._meanwhile(tmp_path, lambda directory: Failing(when))
+    meanwhile = traced_command._meanwhile(tmp_path, lambda directory: Failing(when))
     outcome = launcher.run(["sh", "-c", "exit 3"], os.environ, None, meanwhile)
     assert outcome.exit_code == 3
