@@ -83,6 +83,7 @@ class Cause:
     high: float = math.nan
     remedy: Remedy = CODE  # what the advice changes
     place: BlockedPlace | None = None  # where most of the threads in it were blocked
+    unnamed_advice: str = ""  # without the operation's name, as `Advice`; in no document
 
     @property
     def gain(self) -> float:
@@ -436,6 +437,7 @@ def _at_loader(advice: Advice, call_site: str) -> str:
 def _cause(charge: Charge, loop_account: Account, circumstances: Circumstances, kind: str) -> Cause:
     row = BY_KIND[charge.kind]
     advice = row.advice(charge, circumstances)
+    at_loader = "" if row.part == STEP else _at_loader(advice, circumstances.call_site)
     waited = loop_account.loop_ns - loop_account.step_ns
     ns = _listed_ns(charge, loop_account) if kind == "input-bound" else charge.ns
     low, high = (
@@ -450,12 +452,12 @@ def _cause(charge: Charge, loop_account: Account, circumstances: Circumstances, 
         wait_share=float("nan") if row.part == STEP else ratio(charge.waited_ns, waited),
         ns=ns,
         evidence=charge.evidence,
-        advice=advice.text
-        + ("" if row.part == STEP else _at_loader(advice, circumstances.call_site)),
+        advice=advice.text + at_loader,
         delay_ns=charge.delay_ns,
         at_once=charge.at_once,
         low=low,
         high=min(high, 1.0),
         remedy=advice.remedy,
         place=charge.place,
+        unnamed_advice=advice.unnamed + at_loader,
     )

@@ -29,7 +29,7 @@ from lotus.reporters.run import (
     time_bars,
     verdict_paragraphs,
 )
-from lotus.reporters.run.run_document import plain_document
+from lotus.reporters.run.run_document import plain_document, verdict_document
 
 if TYPE_CHECKING:  # rich is imported when there is something to print
     import pandas as pd
@@ -276,7 +276,7 @@ def document(summary: AttachedSummary) -> dict[str, Any]:
             "samples": summary.stacks,
             "looks": len(summary.evidence.looks),
         },
-        "verdict": None if summary.verdict is None else dataclasses.asdict(summary.verdict),
+        "verdict": None if summary.verdict is None else verdict_document(summary.verdict),
         "loops": [_loop_document(loop) for loop in summary.loops],
         "time": None if summary.time is None else dataclasses.asdict(summary.time),
         "processes": summary.processes,
@@ -305,7 +305,7 @@ def _loop_document(loop: LoopSummary) -> dict[str, Any]:
         "alone_share": loop.alone_share,
         "held_up_by": loop.held_up_by,
         "settings": dataclasses.asdict(loop.settings),
-        "verdict": dataclasses.asdict(loop.verdict),
+        "verdict": verdict_document(loop.verdict),
         "intervals": [[cause.low, cause.high] for cause in loop.verdict.causes],
         "operations": loop.operations,
         "workers_table": loop.worker_rows,

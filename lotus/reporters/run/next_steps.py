@@ -1,6 +1,5 @@
 """Further steps after the first: for other causes, without those that contradict an earlier one."""
 
-import re
 from collections.abc import Iterator
 
 from lotus.analysis.verdict.causes.edges import SHUTDOWN, STARTUP
@@ -54,14 +53,13 @@ def _may_help(cause: Cause) -> bool:
     return not gain.is_possible or (gain.gain >= _LEAST_GAIN and (gain.is_shown or gain.at_best))
 
 
-def _unnamed(cause: Cause) -> str:
-    """Return the advice without the name of the operation, which is the cause's title anyway."""
-    return re.sub(r"(?<=ake ).+?(?= cheaper)", "it", cause.advice)
-
-
 def _is_against(cause: Cause, earlier: Cause) -> bool:
-    """Return whether its advice repeats or contradicts that on an earlier cause."""
-    if _unnamed(cause) == _unnamed(earlier) or {cause.kind, earlier.kind} <= _AT_EDGES:
+    """Return whether its advice repeats or contradicts that on an earlier cause.
+
+    Advice on two operations is the same if only their names differ: those are in the titles.
+    """
+    words, said = (each.unnamed_advice or each.advice for each in (cause, earlier))
+    if words == said or {cause.kind, earlier.kind} <= _AT_EDGES:
         return True
     mine, theirs = cause.remedy, earlier.remedy
     return (bool(mine.setting) and mine.setting == theirs.setting) or mine.contradicts(theirs)

@@ -15,6 +15,7 @@ from lotus.analysis.common.columns import plain_value, records
 from lotus.analysis.counters.function_profile import MapSummary
 from lotus.analysis.ranks.rank_verdict import RankSummary
 from lotus.analysis.summary import LoaderSummary, Summary
+from lotus.analysis.verdict.verdict import Verdict
 from lotus.reporters.map import map_tables
 from lotus.reporters.ranks import rank_report
 from lotus.reporters.run.coverage import ceiling_bounds
@@ -38,7 +39,7 @@ def document(summary: Summary, *, measured: MapSummary | None = None) -> dict[st
     content = {
         "schema": SCHEMA,
         "run": run,
-        "verdict": None if summary.verdict is None else dataclasses.asdict(summary.verdict),
+        "verdict": None if summary.verdict is None else verdict_document(summary.verdict),
         "loaders": loaders,
         "loaders_left_out": summary.loaders_left_out,
         "ranks": None if summary.ranks is None else ranks_document(summary.ranks),
@@ -60,7 +61,7 @@ def _loader(loader: LoaderSummary) -> dict[str, Any]:
         "loader": scope.loader,
         "ranks": scope.ranks,
         "settings": scope.settings,
-        "verdict": dataclasses.asdict(loader.verdict),
+        "verdict": verdict_document(loader.verdict),
         "held_up": None if loader.held_up is None else dataclasses.asdict(loader.held_up),
         "times": loader.times
         | {
@@ -86,6 +87,14 @@ def _loader(loader: LoaderSummary) -> dict[str, Any]:
         "machine": dataclasses.asdict(loader.machine),
         "device": None if loader.device is None else dataclasses.asdict(loader.device),
     }
+
+
+def verdict_document(judged: Verdict) -> dict[str, Any]:
+    """Return a verdict as a dictionary, without what only the order of advice needs."""
+    content = dataclasses.asdict(judged)
+    for cause in content["causes"]:
+        del cause["unnamed_advice"]
+    return content
 
 
 def ranks_document(summary: RankSummary) -> dict[str, Any]:

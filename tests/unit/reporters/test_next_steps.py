@@ -1,11 +1,13 @@
 """Which steps are advised after the first, and in what order."""
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from lotus.analysis.replay.gain_prediction import Prediction
+from lotus.analysis.verdict.advice.advice import NAMED, Advice
 from lotus.analysis.verdict.advice.remedy import CODE, Remedy
 from lotus.analysis.verdict.verdict import Cause
 from lotus.reporters.run.next_steps import later_causes, step_words
@@ -34,6 +36,19 @@ def test_what_was_said_is_not_said_again() -> None:
     assert later(cause("one"), cause("step", kind="consumer"), cause("two")) == ["two"]
     workers = Remedy({"num_workers": 2})
     assert later(cause("for one", remedy=workers), cause("for two", remedy=workers)) == []
+
+
+def test_what_was_said_of_one_operation_is_not_said_of_another() -> None:
+    advice = Advice(f"Make {NAMED} cheaper.")
+    crop, flip, other = (
+        dataclasses.replace(cause(each.text), unnamed_advice=each.unnamed)
+        for each in (
+            advice.about("Crop"),
+            advice.about("a cheaper Flip"),
+            advice.about("Flip").before(" It is random."),
+        )
+    )
+    assert later(crop, flip, other) == [other.advice]
 
 
 def changing(**changes: str) -> Cause:

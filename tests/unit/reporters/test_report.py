@@ -16,6 +16,7 @@ import pytest
 import lotus.reading.run
 from lotus import cli
 from lotus.analysis.summary import summarise
+from lotus.analysis.verdict.advice.advice import NAMED
 from lotus.analysis.verdict.time_outside import with_outside
 from lotus.common import files, formatting, tunable_loop
 from lotus.reporters.base.console import plain_console
@@ -442,6 +443,15 @@ class TestCommand:
         with pytest.raises(SystemExit) as error:
             cli.main(["report", str(tmp_path), "--threshold", "nan"])
         assert error.value.code == 2
+
+
+def test_a_document_has_the_advice_once_with_the_name_of_the_operation() -> None:
+    verdict = summarise(Plan(operations={"Loader": 2.0, "Slow": 20.0}).run()).verdict
+    assert verdict is not None
+    cause = run_document.verdict_document(verdict)["causes"][0]
+    assert "Make Slow cheaper" in cause["advice"]
+    assert "unnamed_advice" not in cause
+    assert verdict.causes[0].unnamed_advice == cause["advice"].replace("Slow", NAMED)
 
 
 def test_a_wait_that_never_ended_comes_before_the_verdict() -> None:

@@ -8,22 +8,38 @@ from lotus.analysis.verdict.advice.worker_advice import WorkerAdvice, worker_adv
 
 # In the commands of advice, in place of that of the program: `Summary` knows it.
 PROGRAM = "COMMAND"
+# In the words of advice, in place of the name of the operation that it is about.
+NAMED = "{operation}"
 
 
 @dataclass(frozen=True)
 class Advice:
-    """Advice: its sentences, and what they change."""
+    """Advice: its sentences, and what they change.
 
-    text: str
+    In `unnamed`, `NAMED` stands for `operation`: it is the same for all operations that have this
+    advice.
+    """
+
+    unnamed: str
     remedy: Remedy = CODE
+    operation: str = ""
+
+    @property
+    def text(self) -> str:
+        """The sentences, with the name of the operation."""
+        return self.unnamed.replace(NAMED, self.operation)
+
+    def about(self, operation: str) -> "Advice":
+        """Return the same advice about an operation of this name."""
+        return replace(self, operation=operation)
 
     def after(self, text: str) -> "Advice":
         """Return the same advice after other words."""
-        return replace(self, text=text + self.text)
+        return replace(self, unnamed=text + self.unnamed)
 
     def before(self, text: str) -> "Advice":
         """Return the same advice before other words."""
-        return replace(self, text=self.text + text)
+        return replace(self, unnamed=self.unnamed + text)
 
     def or_code(self, place: object = "") -> "Advice":
         """Return the same advice, whose words also name a change of code (at `place`)."""

@@ -25,6 +25,7 @@ from lotus.analysis.samples.mutual_slowing import (
 )
 from lotus.analysis.samples.shared_pace import shared_pace_ns
 from lotus.analysis.verdict.advice.advice import (
+    NAMED,
     PROGRAM,
     Advice,
     more_workers,
@@ -248,10 +249,12 @@ def _against_computing(charge: Charge, circumstances: Circumstances) -> Advice:
     workers, kept = so_many_workers(advised, circumstances), against_new_memory(charge)
     it = operation_name(charge.name) if charge.kind == OPERATION.kind else "it"
     if not advised.advised or _dwarfs_the_cores(charge, circumstances):
-        first = workers.after(f"{kept.text}Make {it} cheaper{_ahead(charge)} ").or_code(place)
+        first = workers.after(f"{kept.text}Make {NAMED} cheaper{_ahead(charge)} ")
+        first = first.about(it).or_code(place)
         tried = {} if workers.remedy.setting else kept.remedy.environment
         return replace(first, remedy=replace(first.remedy, environment=tried))
-    return workers.after(kept.text).before(f" Or make {it} cheaper{_ahead(charge)}").or_code(place)
+    cheaper = f" Or make {NAMED} cheaper{_ahead(charge)}"
+    return workers.after(kept.text).before(cheaper).about(it).or_code(place)
 
 
 def _own_place(charge: Charge, circumstances: Circumstances) -> str:
