@@ -22,11 +22,9 @@ from lotus.settings.tuned_file import Entry, Target, Tuned, printable
 
 _MOST_GIVEN = 100_000  # bytes: the kernel takes 128 KiB as one variable of an environment
 
-
 # How long a rank waits until the others report whether they can apply a plan. The first batch may
 # come minutes later if one rank prepares the data for all.
 WAIT_S = 120
-
 
 MODES = ("sync", "local", "hybrid", "async")
 # Of `ModeOptions`; those that are not here are for all modes.

@@ -32,8 +32,6 @@ from lotus.tune.program.remote_program import watched_from
 from lotus.tune.search.loop_length import NotWorth
 from lotus.tune.session.program_pipe import HINTS, Ended, Hints, Pipe, PipedProgram
 
-_LONGEST = 64 << 20  # bytes of a message
-_LOOK_S = 0.2  # interval of checks whether the program still runs
 _INTERRUPTED = 130
 
 
