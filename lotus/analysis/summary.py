@@ -12,7 +12,7 @@ from lotus.analysis.batches import batch_times, sample_counts
 from lotus.analysis.batches.epoch_coverage import Passes, passes_of
 from lotus.analysis.common.columns import float_column, int_column, ratio, total
 from lotus.analysis.common.remade_loaders import merged
-from lotus.analysis.common.run_contents import Advance, Partials, one_process
+from lotus.analysis.common.run_contents import Partials, one_process
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
 from lotus.analysis.machine.device_share import DeviceShare, device_share
 from lotus.analysis.machine.machine_state import MachineState, machine_state
@@ -40,6 +40,7 @@ from lotus.analysis.verdict.verdict import Verdict, judge
 from lotus.analysis.verdict.worker_balance import idle_share, rank_table, worker_table
 from lotus.common import redaction
 from lotus.common.formatting import command
+from lotus.common.progress import Advance
 
 # A data set that makes loaders of its own may make thousands.
 MOST_LOADERS = 32

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lotus.analysis.common.columns import Floats
+from lotus.common.array_types import Floats
 
 
 @dataclass(frozen=True)

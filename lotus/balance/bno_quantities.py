@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lotus.analysis.common.columns import Floats
 from lotus.balance.bno_formula import Orchestrated, orchestrate
 from lotus.balance.rank_measurements import Job
+from lotus.common.array_types import Floats
 from lotus.common.errors import LotusError
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lotus.analysis.common.columns import Floats
 from lotus.balance.rank_measurements import Job, Rank
 from lotus.balance.time_fit import curve
+from lotus.common.array_types import Floats
 from lotus.common.errors import LotusError
 from lotus.tune.simulation import model_error
 from lotus.tune.simulation.job_simulation import (

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lotus.analysis.common.columns import Floats
+from lotus.common.array_types import Floats
 
 Lines = Sequence[tuple[float, float]]
 _ROUNDS = 100  # of bisection: halves any time down to its rounding

@@ -14,19 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import (
-    Bools,
-    Floats,
-    Ints,
-    flag,
-    float_column,
-    int_column,
-    plain_value,
-)
+from lotus.analysis.common.columns import flag, float_column, int_column, plain_value
 from lotus.analysis.common.loader_titles import title_of
 from lotus.analysis.common.remade_loaders import merged, number_of
 from lotus.analysis.common.scope import RunLike, iterated, table
 from lotus.common import declared
+from lotus.common.array_types import Bools, Floats, Ints
 from lotus.common.errors import LotusError
 from lotus.inside.trace.log.log_format import FAILED, STOPPED
 from lotus.settings.share_plan import MOST_RANKS, ModelSignature

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lotus.analysis.common.columns import Bools, Floats, Ints
 from lotus.balance.rank_measurements import Job, Rank
 from lotus.balance.time_fit import Curve, LinearFit, curve, fit
 from lotus.common import bootstrap
+from lotus.common.array_types import Bools, Floats, Ints
 from lotus.common.statistics import t_quantile
 
 REPLICATES = 200

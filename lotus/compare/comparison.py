@@ -16,12 +16,13 @@ import pandas as pd
 
 from lotus.analysis.common.columns import float_column, int_column
 from lotus.analysis.common.remade_loaders import merged
-from lotus.analysis.common.run_contents import Advance, Partials, one_process
+from lotus.analysis.common.run_contents import Partials, one_process
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
 from lotus.analysis.counters.function_profile import known_events
 from lotus.analysis.machine.core_use import core_use
 from lotus.analysis.verdict.account import account
 from lotus.analysis.verdict.loop_time.batch_making import core_shared
+from lotus.common.progress import Advance
 from lotus.compare import measures, next_step, uncertainty
 from lotus.compare.cpu_pair import CpuPair, cpu_pair
 from lotus.compare.differences import (

@@ -14,20 +14,13 @@ import pandas as pd
 
 from lotus.analysis.batches.components import first_of_process
 from lotus.analysis.batches.waits import PHASES, loop_times, wait_phases
-from lotus.analysis.common.columns import (
-    BatchPlaces,
-    Floats,
-    Ints,
-    batch_rows,
-    flag,
-    float_column,
-    int_column,
-)
+from lotus.analysis.common.columns import BatchPlaces, batch_rows, flag, float_column, int_column
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.counters.counter_metrics import COLLATE as COUNTED_COLLATE
 from lotus.analysis.counters.counter_metrics import REST as COUNTED_REST
 from lotus.analysis.counters.counter_metrics import events_of
 from lotus.common import bootstrap
+from lotus.common.array_types import Floats, Ints
 
 _TAKEN = ["wait_ns", "step_ns", "samples", "batches", "steady_ns", "steady_samples", *PHASES]
 _EPOCHS = ["epochs", "iter_ns", "tail_ns", "startup_ns", "startups", "shutdown_ns"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lotus.analysis.common.columns import Floats
+from lotus.common.array_types import Floats
 from lotus.common.statistics import t_p_value, t_quantile
 
 

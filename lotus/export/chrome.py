@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lotus.common.array_types import Ints
 from lotus.common.formatting import shorten
 from lotus.common.progress import Advance
 from lotus.export import torch_trace
@@ -18,7 +19,6 @@ from lotus.export.spreadsheet_cells import LONGEST_REPEATED
 from lotus.export.timeline import FETCH, KINDS, OPERATION, SAMPLE, WAIT, Slices, Timeline
 from lotus.export.tracks import Track
 from lotus.reading import table_pieces
-from lotus.reading.process_tree import Ints
 
 if TYPE_CHECKING:
     from lotus.reading.run import Run

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
+from lotus.common.array_types import Ints
 from lotus.export.tracks import Tracks
 from lotus.export.whole_times import whole
 from lotus.reading import counter_tables
 from lotus.reading.batch_tables import signed
 from lotus.reading.frame_scanner import Array
-from lotus.reading.process_tree import Ints
 
 if TYPE_CHECKING:
     from lotus.reading.run import Run

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lotus.analysis.common.columns import Floats
-from lotus.reading.process_tree import Ints
+from lotus.common.array_types import Floats, Ints
 
 # A shorter time is the cost of two consecutive events in a busy device's queue.
 _IDLE_NS = 50_000.0

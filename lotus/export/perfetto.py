@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lotus.common.array_types import Ints
 from lotus.common.progress import Advance
 from lotus.export.counter_tracks import Points
 from lotus.export.export_request import ExportRequest
@@ -30,7 +31,7 @@ from lotus.export.protobuf import (
 from lotus.export.timeline import FETCH, KINDS, OPERATION, SAMPLE, WAIT, Chunk, Slices, Timeline
 from lotus.export.tracks import Track
 from lotus.reading import table_pieces
-from lotus.reading.process_tree import Ints, is_a
+from lotus.reading.process_tree import is_a
 
 if TYPE_CHECKING:
     from lotus.reading.run import Run

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
+from lotus.common.array_types import Ints
 from lotus.common.errors import LotusError
 from lotus.common.formatting import operation_name, plain
 from lotus.common.progress import Advance
@@ -29,7 +30,7 @@ from lotus.export.timeline import (
 from lotus.export.tracks import Track, Tracks
 from lotus.reading import counter_tables, table_pieces
 from lotus.reading.frame_scanner import Array
-from lotus.reading.process_tree import Ints, groups
+from lotus.reading.process_tree import groups
 
 if TYPE_CHECKING:
     from lotus.reading.run import Run

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from lotus.common.array_types import Ints
 from lotus.common.formatting import operation_name
 from lotus.export.counter_tracks import Points, points
 from lotus.export.device_steps import place_steps
@@ -20,7 +21,7 @@ from lotus.export.whole_times import LATEST, rounded, whole
 from lotus.inside.trace.log.log_format import SENDS
 from lotus.reading import table_pieces
 from lotus.reading.batch_tables import signed
-from lotus.reading.process_tree import Ints, match
+from lotus.reading.process_tree import match
 
 if TYPE_CHECKING:
     from lotus.reading.run import Run

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from lotus.common.array_types import Ints
 from lotus.common.formatting import plain
 from lotus.export.whole_times import whole
-from lotus.reading.process_tree import Ints, Process, match
+from lotus.reading.process_tree import Process, match
 
 if TYPE_CHECKING:
     from lotus.reading.run import Run

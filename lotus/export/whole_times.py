@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from lotus.reading.process_tree import Ints
+from lotus.common.array_types import Ints
 
 LATEST = 1 << 62  # ns; what is later is damaged
 

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 
 from lotus.common import long_arrays
+from lotus.common.array_types import Ints
 from lotus.inside.trace.log.log_format import FAILED, SENDS, UNMEASURED
 from lotus.reading.frame_scanner import Array
-from lotus.reading.process_tree import Assembly, Ints, groups, match
+from lotus.reading.process_tree import Assembly, groups, match
 
 ORDERS = ("early", "in turn", "late")
 # Time of a thread on a core and ready to run without one; CPU time of its whole process.

@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from lotus.common.array_types import Ints
 from lotus.inside.common.perf_event import HEADER
 from lotus.reading.batch_tables import categories, frame, repeat, signed, whose
 from lotus.reading.event_log import Lost
 from lotus.reading.frame_scanner import Array, ranges
 from lotus.reading.process_contents import counted_rows
-from lotus.reading.process_tree import Assembly, Ints, Process, is_a, match
+from lotus.reading.process_tree import Assembly, Process, is_a, match
 from lotus.reading.sample_tables import Names
 
 KINDS = ("operation", "fetch", "collate")

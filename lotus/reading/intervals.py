@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lotus.common.array_types import Ints
 from lotus.reading.batch_tables import categories, signed
 from lotus.reading.frame_scanner import Array
-from lotus.reading.process_tree import Assembly, Ints
+from lotus.reading.process_tree import Assembly
 
 OPERATION = "operation"
 KINDS = (OPERATION, "collate", "fetch", "send", "idle", "start-up", "wait", "step")

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.common import decoder_name, long_arrays
-from lotus.common.array_types import Ints as Ints
+from lotus.common.array_types import Ints
 from lotus.format import job_ranks
 from lotus.reading.event_log import EventLog, Lost
 from lotus.reading.frame_scanner import EXPECTED, Array, join

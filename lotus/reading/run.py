@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from lotus.common import notebook, redaction
+from lotus.common.array_types import Ints
 from lotus.common.errors import LotusError
 from lotus.format import job_ranks, run_claim
 from lotus.format.manifest import sound
@@ -31,7 +32,7 @@ from lotus.reading import (
 )
 from lotus.reading.event_log import Lost
 from lotus.reading.frame_cache import FrameCache
-from lotus.reading.process_tree import Assembly, Ints
+from lotus.reading.process_tree import Assembly
 
 
 def load(path: str | os.PathLike[str], trust: bool = False) -> "Run":

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lotus.common.array_types import Ints
 from lotus.reading.batch_tables import alike, categories, frame, repeat, signed, whose
 from lotus.reading.frame_scanner import Array
 from lotus.reading.process_contents import (
@@ -17,7 +18,7 @@ from lotus.reading.process_contents import (
     loose_count,
     parallel,
 )
-from lotus.reading.process_tree import Assembly, Ints, Process
+from lotus.reading.process_tree import Assembly, Process
 
 CPU = ("cpu_ns", "minor_faults", "major_faults", "read_bytes")
 UNNAMED = "(unnamed)"  # an operation whose definition is lost

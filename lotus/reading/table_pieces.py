@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 
 from lotus.common import long_arrays
+from lotus.common.array_types import Ints
 from lotus.reading import process_contents, sample_tables
 from lotus.reading.batch_tables import signed
 from lotus.reading.frame_scanner import Array
-from lotus.reading.process_tree import Assembly, Ints
+from lotus.reading.process_tree import Assembly
 
 ROWS = 1 << 18  # samples and operations of a piece
 

@@ -6,7 +6,8 @@ import pandas as pd
 
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.loop_shares import Sampled
-from lotus.analysis.common.columns import Ints, int_column
+from lotus.analysis.common.columns import int_column
+from lotus.common.array_types import Ints
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ import pandas as pd
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.clock_offset import nearest
 from lotus.analysis.attached.evidence import AttachEvidence, FunctionEvidence
-from lotus.analysis.common.columns import Bools, Floats, Ints, ratio
+from lotus.analysis.common.columns import ratio
+from lotus.common.array_types import Bools, Floats, Ints
 from lotus.common.formatting import library, plain
 from lotus.common.statistics import wilson
 from native_map.symbols.demangle import short

@@ -12,8 +12,6 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.common.columns import (
-    Bools,
-    Floats,
     blocks,
     busy_within,
     float_column,
@@ -25,6 +23,7 @@ from lotus.analysis.common.columns import (
 from lotus.analysis.common.loader_operations import InBatches, LoaderOperations
 from lotus.analysis.common.loader_samples import LoaderSamples
 from lotus.analysis.common.operation_sums import storage_ns
+from lotus.common.array_types import Bools, Floats
 
 OWN, COLLATE, REST, SNAPSHOT = "own code", "collate", "rest of fetch", "snapshot of the state"
 # A worker is slow if its typical batch takes this much longer than the other workers' typical one.

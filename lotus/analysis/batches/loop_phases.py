@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Ints, flag, float_column, int_column
+from lotus.analysis.common.columns import flag, float_column, int_column
+from lotus.common.array_types import Ints
 
 _OUTSIDE, _NEXT, _STEP = range(3)
 

@@ -9,9 +9,6 @@ import pandas as pd
 from lotus.analysis.batches.components import first_of_process
 from lotus.analysis.common.columns import (
     BatchPlaces,
-    Bools,
-    Floats,
-    Ints,
     flag,
     float_column,
     int_column,
@@ -20,6 +17,7 @@ from lotus.analysis.common.columns import (
 )
 from lotus.analysis.common.durations import NONE, Durations
 from lotus.analysis.common.scope import Scope
+from lotus.common.array_types import Bools, Floats, Ints
 
 # With so many batches, a worker's own median counts: one that is always slow has no slow batch.
 _ENOUGH = 4

@@ -13,9 +13,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from lotus.analysis.common.columns import (
-    Bools,
-    Floats,
-    Ints,
     blocks,
     busy_within,
     flag,
@@ -28,6 +25,7 @@ from lotus.analysis.common.columns import (
 )
 from lotus.analysis.common.warm_up import WARM_UP
 from lotus.common import long_arrays
+from lotus.common.array_types import Bools, Floats, Ints
 
 Array = npt.NDArray[Any]
 Columns = dict[str, Array]  # by name, of equal lengths

@@ -13,9 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from lotus.common import long_arrays
-from lotus.common.array_types import Bools as Bools
-from lotus.common.array_types import Floats as Floats
-from lotus.common.array_types import Ints as Ints
+from lotus.common.array_types import Bools, Floats, Ints
 
 ShortInts = npt.NDArray[np.signedinteger[Any]]  # int32 or int64
 

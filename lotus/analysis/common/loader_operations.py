@@ -7,20 +7,12 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import (
-    KEYS,
-    Bools,
-    Floats,
-    Ints,
-    batch_rows,
-    float_column,
-    int_column,
-    total,
-)
+from lotus.analysis.common.columns import KEYS, batch_rows, float_column, int_column, total
 from lotus.analysis.common.durations import NONE, Durations
 from lotus.analysis.common.operation_sums import BatchSums
 from lotus.analysis.common.run_contents import InEpochs, RunContents
 from lotus.common import long_arrays
+from lotus.common.array_types import Bools, Floats, Ints
 
 _MOST = 0.5  # of an operation's time
 

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import BatchPlaces, Floats, float_column, int_column, total
+from lotus.analysis.common.columns import BatchPlaces, float_column, int_column, total
 from lotus.analysis.common.run_contents import InEpochs, RunContents
+from lotus.common.array_types import Floats
 
 Made = TypeVar("Made")
 

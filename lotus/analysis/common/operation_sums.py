@@ -12,8 +12,6 @@ import pandas as pd
 
 from lotus.analysis.common.columns import (
     KEYS,
-    Floats,
-    Ints,
     ShortInts,
     flag,
     float_column,
@@ -24,6 +22,7 @@ from lotus.analysis.common.columns import (
 )
 from lotus.analysis.common.durations import NONE, Durations
 from lotus.common import long_arrays
+from lotus.common.array_types import Floats, Ints
 
 # The longest that storage can plausibly take: a disc that seeks for every 4 KiB and every fault.
 STORAGE_NS_PER_BYTE, STORAGE_NS_PER_FAULT = 2000.0, 20e6

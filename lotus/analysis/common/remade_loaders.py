@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Ints, batch_rows, float_column, int_column
+from lotus.analysis.common.columns import batch_rows, float_column, int_column
 from lotus.analysis.common.run_contents import ChangedRun
 from lotus.analysis.common.scope import RunLike, table
+from lotus.common.array_types import Ints
 
 _TABLES = (
     "ops",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, flag, float_column
+from lotus.analysis.common.columns import flag, float_column
 from lotus.analysis.common.run_contents import RunContents, parts_of
 from lotus.analysis.counters.counter_metrics import (
     COLLATE,
@@ -17,6 +17,7 @@ from lotus.analysis.counters.counter_metrics import (
     helper_share,
     turn_shares,
 )
+from lotus.common.array_types import Floats
 from lotus.common.formatting import library, plain
 from native_map.errors import Unusable
 from native_map.estimate.validation import ENOUGH

@@ -12,15 +12,7 @@ import pandas as pd
 
 from lotus.analysis.batches.components import LEAST_HELPERS
 from lotus.analysis.batches.waits import loop_times
-from lotus.analysis.common.columns import (
-    Bools,
-    Floats,
-    float_column,
-    int_column,
-    median,
-    ratio,
-    total,
-)
+from lotus.analysis.common.columns import float_column, int_column, median, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.machine_readings import (
     core_time,
@@ -28,6 +20,7 @@ from lotus.analysis.machine.machine_readings import (
     stolen_share,
     within_loops,
 )
+from lotus.common.array_types import Bools, Floats
 
 # Waiting for a core for less than this share of the time is ordinary: every machine has a little.
 LEAST_DELAY = 0.1

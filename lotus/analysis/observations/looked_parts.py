@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.loop_phases import loop_phases
-from lotus.analysis.common.columns import Ints, flag, float_column, int_column, total
+from lotus.analysis.common.columns import flag, float_column, int_column, total
 from lotus.analysis.common.scope import RunLike, Scope, table
 from lotus.analysis.observations.looks import (
     COLLATE,
@@ -19,6 +19,7 @@ from lotus.analysis.observations.looks import (
     of_makers,
     places_of_makers,
 )
+from lotus.common.array_types import Ints
 
 MAKING, LOOP = "making", "loop"
 _OVER = ("events", "pipe", LOCAL_SOCKET)  # how batches come from workers

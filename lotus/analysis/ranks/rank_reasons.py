@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, Ints, flag, float_column, int_column
+from lotus.analysis.common.columns import flag, float_column, int_column
 from lotus.analysis.common.scope import RunLike, table
 from lotus.analysis.ranks.rank_steps import RankSteps, entries
+from lotus.common.array_types import Floats, Ints
 
 _NOTABLE = 0.05  # of two sizes of a batch, or of two costs
 

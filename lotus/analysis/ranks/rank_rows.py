@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Bools, Ints, flag, float_column, int_column
+from lotus.analysis.common.columns import flag, float_column, int_column
 from lotus.analysis.common.scope import RunLike, table
+from lotus.common.array_types import Bools, Ints
 
 _FEEDS = 0.5  # of the steps
 

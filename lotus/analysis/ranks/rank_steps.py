@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from lotus.analysis.common.columns import Bools, Floats, Ints, float_column, int_column
+from lotus.analysis.common.columns import float_column, int_column
 from lotus.analysis.common.scope import RunLike, table
 from lotus.analysis.ranks.rank_rows import (
     RankRows,
@@ -40,6 +40,7 @@ from lotus.analysis.ranks.rank_rows import (
     synced_rows,
     unsynced_rows,
 )
+from lotus.common.array_types import Bools, Floats, Ints
 
 Cells = npt.NDArray[np.float32]  # (ranks, steps), nanoseconds
 

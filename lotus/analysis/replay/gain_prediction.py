@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.waits import loop_times
-from lotus.analysis.common.columns import Floats, flag, float_column, median, ratio, total
+from lotus.analysis.common.columns import flag, float_column, median, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.replay.loader_replay import replay
 from lotus.analysis.replay.recorded_epochs import LEAST_BATCHES, RecordedEpoch, recorded_epochs
 from lotus.common import bootstrap
+from lotus.common.array_types import Floats
 
 _DRAWS = 64
 _LEAST_OF_EPOCH = 3  # batches; of all epochs there must be LEAST_BATCHES

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Bools, Floats, Ints, int_column
+from lotus.analysis.common.columns import int_column
 from lotus.analysis.common.run_contents import RunContents
+from lotus.common.array_types import Bools, Floats, Ints
 from native_map.estimate import interval_join
 
 # What a thread does other than operations (which have their own names).

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.wait_spread import LEAST_BATCHES, binned, replicated_shares
-from lotus.analysis.common.columns import Floats, flag, float_column
+from lotus.analysis.common.columns import flag, float_column
 from lotus.analysis.verdict.causes.cause_row import Charge
+from lotus.common.array_types import Floats
 from lotus.common.statistics import wilson
 
 _MOST_AT_EDGES = (

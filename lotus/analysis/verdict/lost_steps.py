@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lotus.analysis.common.columns import Floats, float_column, int_column, total
+from lotus.analysis.common.columns import float_column, int_column, total
 from lotus.analysis.machine.core_use import MUCH_KEPT
 from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import LOST_STEPS, WAITS, Charge
@@ -16,6 +16,7 @@ from lotus.analysis.verdict.causes.interpreter import INTERPRETER, STEP_HELD
 from lotus.analysis.verdict.causes.step_delay import STEP_DELAY
 from lotus.analysis.verdict.causes.threads import AFFINITY, STEP_THREADS, WORKER_THREADS
 from lotus.analysis.verdict.loop_time.ledger import Ledger
+from lotus.common.array_types import Floats
 
 # Of the loop: with fewer waits the steps set the pace, and their loss is a cause of its own.
 _LEAST_WAITS = 0.05

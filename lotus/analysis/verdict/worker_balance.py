@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, Ints, float_column, int_column, total
+from lotus.analysis.common.columns import float_column, int_column, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.memory_readings import NEVER_READ, memory_of_workers
 from lotus.analysis.samples.operation_statistics import making_time
 from lotus.analysis.verdict.account import Account
+from lotus.common.array_types import Floats, Ints
 
 
 def worker_table(scope: Scope, loop_account: Account) -> pd.DataFrame:

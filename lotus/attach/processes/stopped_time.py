@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from lotus.common.formatting import duration
 
 if TYPE_CHECKING:
-    from lotus.analysis.common.columns import Bools, Ints
+    from lotus.common.array_types import Bools, Ints
 
 Span = tuple[int, int]
 

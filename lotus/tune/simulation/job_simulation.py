@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lotus.analysis.common.columns import Floats, Ints
 from lotus.analysis.replay.loader_replay import Replay, replay
+from lotus.common.array_types import Floats, Ints
 
 COLLECTIVES = ("ring", "tree")
 

@@ -20,15 +20,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from lotus.common.array_types import Floats
 from lotus.settings.space import Setting
 from lotus.tune.simulation.event_loop import EventLoop, Pool, Process, Queue, Waitable
-from lotus.tune.simulation.simulation_types import (
-    BatchTimeline,
-    Floats,
-    LoaderOutcome,
-    Machine,
-    Work,
-)
+from lotus.tune.simulation.simulation_types import BatchTimeline, LoaderOutcome, Machine, Work
 
 # How often a batch alternates between waiting and computing, which real samples do one by one.
 SLICES = 4

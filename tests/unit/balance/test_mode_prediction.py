@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lotus.analysis.common.columns import Floats
 from lotus.balance.least_time import lasting, least
 from lotus.balance.mode_prediction import Modes, held_up, modes, persistent
 from lotus.balance.rank_measurements import Job, Rank
 from lotus.balance.split import BatchSplit, SplitOptions, balance
 from lotus.balance.step_prediction import predict
 from lotus.balance.time_fit import curve
+from lotus.common.array_types import Floats
 from lotus.reporters.base.console import plain_console
 from lotus.reporters.ranks import balance_report as reporter
 from lotus.settings.tuned_file import Target

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from lotus.common.array_types import Floats
 from lotus.settings.space import Setting
 from lotus.tune.simulation import formula_model
 from lotus.tune.simulation.formula_model import Scaling, Stages, fit, predict
 from lotus.tune.simulation.loader_simulation import simulate
-from lotus.tune.simulation.simulation_types import Floats, Machine, Work
+from lotus.tune.simulation.simulation_types import Machine, Work
 
 MS = 1_000_000
 MANY = 1e9  # cores

@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from lotus.analysis.common.columns import Floats
 from lotus.analysis.observations.places import BlockedPlace
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import CODE, Remedy
 from lotus.analysis.verdict.loop_time.ledger import Ledger
+from lotus.common.array_types import Floats
 
 # The parts of a loop; the waits are what remains between its start-up and its shut-down.
 WAITS, STEP, STARTUP, SHUTDOWN = "waits", "step", "start-up", "shut-down"

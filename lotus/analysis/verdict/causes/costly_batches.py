@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Bools, flag, float_column, int_column, total
+from lotus.analysis.common.columns import flag, float_column, int_column, total
 from lotus.analysis.replay.prefetch_replay import COSTLY_TIMES, LEAST_SAVED, costly_batches
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
@@ -21,6 +21,7 @@ from lotus.analysis.verdict.causes.outliers import (
 from lotus.analysis.verdict.causes.prefetch import PREFETCH, comes_first, raised, saved_words
 from lotus.analysis.verdict.loop_time.batch_making import TOGETHER
 from lotus.analysis.verdict.loop_time.ledger import Ledger
+from lotus.common.array_types import Bools
 from lotus.common.formatting import duration, plural, share
 
 _IDLE = 0.4  # of the workers' time: more batches ahead would hide some waits

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.components import OWN
-from lotus.analysis.common.columns import Bools, batch_rows, float_column, int_column, ratio, total
+from lotus.analysis.common.columns import batch_rows, float_column, int_column, ratio, total
 from lotus.analysis.observations.looks import SHARED_LOCK
 from lotus.analysis.observations.own_code import of_program
 from lotus.analysis.samples.outlier_samples import costliest
@@ -27,6 +27,7 @@ from lotus.analysis.verdict.causes.waiting import (
 )
 from lotus.analysis.verdict.loop_time.batch_making import ALONE, BY_CHANCE
 from lotus.analysis.verdict.loop_time.ledger import Excess, Ledger
+from lotus.common.array_types import Bools
 from lotus.common.formatting import amount, duration, operation_name
 
 _SPARE = 0.1  # of the workers' time: with less, no order of the batches makes them in time

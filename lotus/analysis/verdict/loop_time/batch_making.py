@@ -20,7 +20,7 @@ from lotus.analysis.batches.components import (
     storage_parts,
 )
 from lotus.analysis.batches.waits import loop_times
-from lotus.analysis.common.columns import Floats, Ints, float_column, int_column, mean, ratio, total
+from lotus.analysis.common.columns import float_column, int_column, mean, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.data.repeated_samples import divided_data
 from lotus.analysis.machine.core_use import CoreUse, core_use
@@ -33,6 +33,7 @@ from lotus.analysis.samples.outlier_samples import (
     regular_distance,
 )
 from lotus.analysis.samples.slow_batches import slow_as_a_whole
+from lotus.common.array_types import Floats, Ints
 from lotus.common.long_arrays import kept
 
 # If workers use this much of the cores, they wait for a core and not for storage or a network.

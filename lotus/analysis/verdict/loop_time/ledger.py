@@ -15,19 +15,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import (
-    Bools,
-    Floats,
-    blocks,
-    float_column,
-    ratio,
-    total,
-)
+from lotus.analysis.common.columns import blocks, float_column, ratio, total
 from lotus.analysis.replay.prefetch_replay import NOTHING, Prefetch, enough_prefetch
 from lotus.analysis.replay.undisturbed_epochs import UndisturbedLoop, undisturbed_epochs
 from lotus.analysis.verdict.loop_time.batch_making import BatchMaking
 from lotus.analysis.verdict.loop_time.split_waits import split_waits
 from lotus.common import long_arrays
+from lotus.common.array_types import Bools, Floats
 
 # An operation is cold where at least this much of its time went to storage; time in which others
 # had its core does not count.

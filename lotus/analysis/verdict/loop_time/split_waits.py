@@ -7,8 +7,9 @@ import pandas as pd
 
 from lotus.analysis.batches.components import first_excess
 from lotus.analysis.batches.waits import PHASES, paced, wait_phases
-from lotus.analysis.common.columns import Floats, flag, float_column, mean, total
+from lotus.analysis.common.columns import flag, float_column, mean, total
 from lotus.analysis.verdict.loop_time.batch_making import BatchMaking
+from lotus.common.array_types import Floats
 from lotus.common.long_arrays import kept
 
 
