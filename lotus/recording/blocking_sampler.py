@@ -24,6 +24,7 @@ from lotus.inside.trace.log import state_page
 from lotus.recording.looks import state_pages
 from lotus.recording.looks.blocked_reason import BlockedReasons
 from lotus.recording.looks.look_counts import IN_COLLATE, IN_NEXT, IN_OWN_CODE, IN_STEP, LookCounts
+from lotus.recording.looks.look_pace import LookPace
 from lotus.recording.looks.mounts import Mounts
 from lotus.recording.looks.place_counts import PlaceCounts
 from lotus.recording.looks.state_pages import StatePages
@@ -39,7 +40,7 @@ from lotus.recording.stacks.pause_sampler import PauseSampler
 from lotus.recording.stacks.pause_times import PauseTimes
 from lotus.recording.stacks.py_spy_child import refusal_here
 
-_PERIOD_S, _SHARE = 0.02, 0.007  # with the readings of memory, 1 %
+_PERIOD_S = 0.02
 _RESCAN_S = 0.5
 _IDLE_S = 0.1  # while there is no process to observe
 _MOST_ROWS = 5000
@@ -189,7 +190,7 @@ class BlockingSampler:
             self._pages.close_all()
 
     def _look_until_stopped(self) -> None:
-        period, scanned = _PERIOD_S, 0.0
+        pace, period, scanned = LookPace(), _PERIOD_S, 0.0
         running: set[int] = set()
         while not self._is_left_within(period):
             begun = time.thread_time_ns()
@@ -208,7 +209,7 @@ class BlockingSampler:
             self._memory.read(processes)  # within limits of its own
             self._cost_ns += time.thread_time_ns() - begun
             least = _PERIOD_S if self._pages.open else _IDLE_S
-            period = max(least, cost / 1e9 / _SHARE)
+            period = pace.until_next(cost, least)
 
     def _consider_stacks(self, running: set[int]) -> None:
         """Read the Python stacks that were sampled, and sample those that are worth it now."""

@@ -11,7 +11,7 @@ from lotus.recording.looks.look_counts import PartLooks
 from lotus.recording.stacks.pause_times import Pause
 from lotus.recording.stacks.py_spy_child import PySpyChild
 
-_LEAST_LOOKS = 25
+_LEAST_LOOKS = 15
 MAKING, TAKING = "making", "taking"  # batches
 _FETCHER, _OUR_FETCH = "torch/utils/data/_utils/fetch.py:", ";fetch (<lotus hook"
 _SHORT_S = 0.05  # a pause of less has two or three samples
