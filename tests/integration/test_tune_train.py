@@ -45,13 +45,21 @@ train(program, found.best, 6)
 train(program, watched.setting, 5)
 train(program, replace(found.best, num_workers=2), 6)
 """
+STREAM = """
+train(program, found.best, 6)
+train(program, watched.setting, 5)
+train(program, found.best, 6, discard=1)
+train(program, Setting(0 if watched.setting.num_workers else 1), 3)
+"""
 KEPT_OWN = f"{THREADS}\nfound.best = watched.setting"
+STREAMED = ["stream", "torch_threads=2", "batches=16", "epochs=4"]
 PLAIN = {
     "plain": LONG,
     "plain_persistent": ["workers=2", "persistent", *LONG],
     "plain_workers": ["workers=1", *LONG],
     "plain_left": ["leave=60", *LONG],
     "plain_peeked": ["peek=60", *LONG],
+    "plain_stream": STREAMED,
 }
 SLOW = ["batches=200", "epochs=1", "step=0.05", "finally"]
 
@@ -65,6 +73,19 @@ def threads_plan():
         "threads_left": (
             ["leave=60", *two],
             {"do": BACK_AT_THE_END, "best": {**best, "num_workers": 1}, "apply": True},
+        ),
+        "stream": (STREAMED, {"do": STREAM, "best": best, "apply": True}),
+        "stream_workers": (
+            [*STREAMED, "workers=1", "persistent"],
+            {
+                "do": STREAM,
+                "best": {
+                    "num_workers": 1,
+                    "prefetch_factor": 2,
+                    "persistent_workers": True,
+                    "torch_threads": 1,
+                },
+            },
         ),
         "threads_raised": (["raise=60", "finally", *two], {"do": TO_THE_END, "best": best}),
     }
@@ -230,6 +251,34 @@ def test_torchs_threads_are_put_back_where_the_own_setting_stays(runs):
 def test_torchs_threads_are_put_back_where_an_epoch_is_left(runs):
     threads = threads_of(runs["threads_left"])
     assert threads[59:61] == [1, 2]
+
+
+def test_threads_of_a_loader_whose_setting_stays_are_compared_over_several_epochs(runs):
+    ended, truth = runs["stream"], truth_of(runs["stream"])
+    assert trained(ended.out)[0] == trained(runs["plain_stream"].out)[0]
+    # The second epoch's first batch is not counted, and neither is what is discarded.
+    assert truth["counts"] == [
+        [6, 6, 6, 24, 7, False],
+        [5, 5, 5, 20, 5, False],
+        [6, 6, 6, 24, 7, False],
+    ]
+    assert truth["refused"] == "the setting of such a loader cannot change in the midst of an epoch"
+    threads = threads_of(ended)
+    stretches = [(count, len(list(group))) for count, group in itertools.groupby(threads)]
+    # Watched; the rest of the first epoch, and its end; the second epoch; from the third epoch on,
+    # what is applied.
+    assert stretches == [(2, 12), (1, 4), (2, 1), (1, 3), (2, 5), (1, 7), (2, 2), (1, 34)]
+
+
+def test_what_persistent_workers_of_a_stream_have_in_flight_is_not_counted(runs):
+    truth = truth_of(runs["stream_workers"])
+    # Passed: two batches in flight, as always, and the first one of the second epoch.
+    assert truth["counts"] == [
+        [6, 6, 6, 24, 9, False],
+        [5, 5, 5, 20, 7, False],
+        [6, 6, 6, 24, 10, False],
+    ]
+    assert runs["stream_workers"].code == 0
 
 
 def test_torchs_threads_are_put_back_where_an_exception_ends_the_epoch(runs):

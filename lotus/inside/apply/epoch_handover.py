@@ -8,6 +8,7 @@ remaining indices. Samples and their order stay the same.
 import itertools
 import sys
 
+from ..common.loader_description import is_iterable
 from . import loader_attributes
 from .rng_parity import _KEY as OWN
 from .rng_parity import MadeIterator
@@ -122,6 +123,28 @@ def why_not(loader: "Any", iterator: "Any", entry: "dict[str, Any]") -> str:
     except loader_attributes.Refused as reason:
         return str(reason)
     return ""
+
+
+def only_threads_change(loader: "Any", iterator: "Any", entry: "dict[str, Any]") -> bool:
+    """Return True if an epoch of a stream goes on as it is, with other threads of torch at most.
+
+    That is, if `entry` has the loader's own setting, which cannot change meanwhile.
+    """
+    of_loader = getattr(iterator, "_dataset", None) is loader.dataset
+    if not of_loader or not is_iterable(loader):
+        return False
+    before, setting = loader_attributes.attributes(loader), entry["setting"]
+    method = loader_attributes.start_method(loader)
+    if setting.get("threads") is not None or setting.get("start_method") not in (None, method):
+        return False
+    try:
+        after = loader_attributes.resolve(entry, loader, before)
+    except loader_attributes.Refused:
+        return False
+    # The one is a name in `after`; the other is left out of stretches, and means the next epochs.
+    for name in ("multiprocessing_context", "persistent_workers"):
+        after[name] = before[name]
+    return after == before
 
 
 def why_not_fed(loader: "Any", iterator: "Any") -> str:

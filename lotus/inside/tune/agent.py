@@ -24,6 +24,7 @@ from .observer import KEY, LoaderObserver, clock
 from .program_end import end
 from .switched_alternatives import SwitchedAlternatives
 from .switched_cache import SwitchedCache
+from .thread_validation import ThreadValidation
 from .timed_training import TimedTraining
 from .trial_signals import TrialSignals
 from .tune_config import TuneConfig
@@ -251,8 +252,8 @@ class Agent:
             self._feed(message, iterator, observer)
             return
         self._go_on(message, iterator, loader, epochs)
-        if isinstance(observer, LoaderObserver) and epoch_handover.KEY not in iterator.__dict__:
-            self.leave()  # the epoch does not need our hooks
+        if self.observer is None and epoch_handover.KEY not in iterator.__dict__:
+            self.leave()  # neither a validation nor the epoch needs our hooks
         self.signals.raise_again()
 
     def session(self) -> TrialSession:
@@ -286,15 +287,31 @@ class Agent:
         do = message["do"]
         entry = self.own if do == "leave" else trial_requests.entry_of(message)
         self.leave(hooks=False)
+        if do == "train" and epoch_handover.only_threads_change(loader, iterator, entry):
+            self._train(ThreadValidation, message, loader, iterator, entry)
+            return
         if do == "train" and not self.config.apply:
             endless_indices.never_end(loader, iterator, self.session().lotus_is_there)
         if do != "leave" or entry != epoch_handover.as_it_is(loader):
             quiet = do != "apply"
             epoch_handover.change(self.applier, loader, iterator, entry, epochs, quiet=quiet)
         if do == "train":
-            request: Any = trial_requests.request_from(message)[1]
-            threads = entry["setting"].get("torch_threads")
-            self.observer, self.on = LiveValidation(loader, iterator, request, threads), True
+            self._train(LiveValidation, message, loader, iterator, entry)
+
+    def _train(
+        self,
+        validation: type[LiveValidation | ThreadValidation],
+        message: dict[str, Any],
+        loader: Any,
+        iterator: Any,
+        entry: dict[str, Any],
+    ) -> None:
+        """Let the program train on, and time it."""
+        from .candidates import trial_requests
+
+        request: Any = trial_requests.request_from(message)[1]
+        threads = entry["setting"].get("torch_threads")
+        self.observer, self.on = validation(loader, iterator, request, threads), True
 
 
 def _is_for(message: dict[str, Any], loader: Any) -> bool:

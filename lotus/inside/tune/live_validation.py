@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import operator
-import sys
-import weakref
-from functools import partial
-
 from ..apply import epoch_handover
 from .observer import KEY
+from .program_threads import ProgramThreads
 from .timed_training import TimedTraining
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from .candidates.trial_requests import Train, TrainedBatches
-
-
-class _Iterator(weakref.ref):  # type: ignore[type-arg]
-    """A reference to an iterator; puts torch's threads back where the program drops the iterator.
-
-    No function of Python does so: the exception of a signal handler would be lost in it.
-    """
-
-    put_back: Callable[[], object]
 
 
 class LiveValidation(TimedTraining):
@@ -44,12 +30,7 @@ class LiveValidation(TimedTraining):
         super().__init__(loader, iterator)
         self.begin(request.batches, request.discard, request.seconds)
         self._rest = iterator.__dict__[epoch_handover.KEY]
-        self._torch: Any = sys.modules["torch"]
-        self._torch_threads, self._own_threads = torch_threads, self._torch.get_num_threads()
-        self._watched: _Iterator | None = None
-        if torch_threads is not None:
-            self._watched = _Iterator(iterator, operator.methodcaller("put_back"))
-            self._watched.put_back = partial(self._torch.set_num_threads, self._own_threads)
+        self._threads = ProgramThreads(iterator, torch_threads)
         iterator.__dict__[KEY] = self
 
     def fetch_begins(self) -> None:
@@ -74,6 +55,4 @@ class LiveValidation(TimedTraining):
 
     def release_workers(self, begins: Any = None) -> None:
         """Put torch's threads back; no indices are withheld from the workers here."""
-        self._watched = None
-        if self._torch.get_num_threads() == self._torch_threads != self._own_threads:
-            self._torch.set_num_threads(self._own_threads)
+        self._threads.put_back()

@@ -117,7 +117,10 @@ class TrialSession:
             return "the epoch was over"
         if message["do"] == "feed":
             return fed_training.why_not(observer, iterator, message["kind"])
-        return epoch_handover.why_not(observer.loader, iterator, trial_requests.entry_of(message))
+        entry = trial_requests.entry_of(message)
+        if epoch_handover.only_threads_change(observer.loader, iterator, entry):
+            return ""
+        return epoch_handover.why_not(observer.loader, iterator, entry)
 
     def _receive(
         self, link: exchange.Link, receive: Callable[[], dict[str, Any]]

@@ -28,6 +28,7 @@ BEYOND_EPOCH = (
     "--check 0s to leave out the check"
 )
 FEW_LEFT = "the epoch had too few batches left"
+STREAM = "the setting of a stream's loader cannot change in the midst of an epoch"
 NOTHING_KNOWN = (
     "the memory of its batches and workers is not known, as no trial of a smaller setting worked"
 )

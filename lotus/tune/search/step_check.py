@@ -72,7 +72,8 @@ def check(
     checked = comparison.compared(settings[0]) if settings[0] != own else None
     if result.best.normal() != own:
         if checked is None:
-            reason = program.problem or ("interrupted" if stopped else why or search_notes.FEW_LEFT)
+            why = why or comparison.refused.get(settings[0], "") or search_notes.FEW_LEFT
+            reason = program.problem or ("interrupted" if stopped else why)
             result = without_check(result, reason)
         else:
             result = judged(result, checked)

@@ -16,6 +16,7 @@ from typing import Protocol
 from lotus.inside.tune.candidates.trial_requests import Reply, Request, Train
 from lotus.settings.space import TORCH_PREFETCH, Setting
 from lotus.tune.program.program import TrialFailed, Watched
+from lotus.tune.search import search_notes
 from lotus.tune.search.decision import is_faster, may_gain
 from lotus.tune.search.round_timings import LEAST_BATCHES, Timings, speedup
 from lotus.tune.search.trial_rates import Checked
@@ -63,6 +64,7 @@ class Stretches:
         self.until = clock() + seconds
         self.timings = {setting: Timings() for setting in settings}
         self.rounds = 0  # complete ones
+        self.refused: dict[Setting, str] = {}  # settings that could not be trained with, and why
         watched = program.watched
         self.left = left_of(watched)
         self.in_flight = _in_flight(own)
@@ -79,7 +81,8 @@ class Stretches:
 
     def untried(self) -> list[Setting]:
         """Return the settings that have not been trained with."""
-        return [setting for setting in self.timings if setting not in self._took]
+        tried = {*self._took, *self.refused}
+        return [setting for setting in self.timings if setting not in tried]
 
     def replace(self, setting: Setting, other: Setting) -> None:
         """Train with `other` in place of an untried setting."""
@@ -114,10 +117,15 @@ class Stretches:
                 if measured is not None:
                     measured(setting)
             self.rounds += 1
+            self._drop([setting for setting in self.settings if setting in self.refused])
             self._drop_slower()
 
     def _trains(self, setting: Setting, on_stretch: Callable[[Setting], object] | None) -> bool:
         """Train with a setting for a stretch; return whether another one may follow."""
+        if setting in self.refused:
+            return True
+        if self._is_of_other_loader(setting):
+            return self._refuses(setting, search_notes.STREAM)
         start = self.clock()
         until = self.until + (self.seconds if self._is_open() else 0.0)
         if start + self._took.get(setting, 0.0) >= until:
@@ -129,15 +137,30 @@ class Stretches:
             on_stretch(setting)
         seconds = min(until - start, self._longest_s(setting))
         request = Train(batches, discard=setting.num_workers, seconds=seconds)
-        trained = self.program.perform(setting, request)
-        if trained.refused:
-            raise TrialFailed(trained.refused)
+        try:
+            trained = self.program.perform(setting, request)
+            if trained.refused:
+                raise TrialFailed(trained.refused)
+        except TrialFailed as error:
+            if self.program.problem or setting == self.own:
+                raise
+            return self._refuses(setting, str(error))
         self._took[setting] = self.clock() - start
         self.left -= trained.passed
         self.in_flight = _in_flight(setting)
         self.timings[setting].add(self.rounds, trained)
         del self._planned[:1]
         return not trained.over
+
+    def _is_of_other_loader(self, setting: Setting) -> bool:
+        """Return whether the loader of a stream would have to change for a setting."""
+        loader = dataclasses.replace(setting, torch_threads=self.own.torch_threads)
+        return self.program.watched.iterable and loader != self.own
+
+    def _refuses(self, setting: Setting, why: str) -> bool:
+        """Note why a setting cannot be trained with; return whether others are left to compare."""
+        self.refused[setting] = why
+        return len(self.settings) > len(self.refused) + 1
 
     def _is_open(self) -> bool:
         """Return True if more rounds than fit into the time may be worth it."""
@@ -179,8 +202,12 @@ class Stretches:
             if beside is None:
                 continue
             if beside.speedup.high < 1 - TIE or beside.speedup.mean < _HOPELESS:
-                self.settings.remove(setting)
-                self._planned = [each for each in self._planned if each != setting]
+                self._drop([setting])
+
+    def _drop(self, those: Sequence[Setting]) -> None:
+        """Train no more with these settings."""
+        self.settings = [each for each in self.settings if each not in those]
+        self._planned = [each for each in self._planned if each not in those]
 
     def _batches(self, setting: Setting) -> int:
         """Return how many batches the next stretch has, limited by its time and by the epoch."""

@@ -6,7 +6,7 @@ loader), `exit=CODE`, `wait=SECONDS` a sample, `finally` (say so where the end r
 `leave=N` (leave an epoch after so many batches), `step=SECONDS` a batch, `new` (make the loader
 for each epoch), `peek=N` (begin another epoch after so many batches, for one), `fork=N` (a child
 goes on with the epoch too), `method=NAME` (of starting workers), `torch_threads=N` (print those
-of each batch), `raise=N` (an exception after so many batches).
+of each batch), `raise=N` (an exception after so many batches), `stream` (an iterable data set).
 """
 
 import os
@@ -15,7 +15,7 @@ import sys
 import time
 
 import torch
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset
 
 words = dict((*word.split("=", 1), "")[:2] for word in sys.argv[1:])
 WAIT_S = float(words.get("wait", 0.0))
@@ -37,6 +37,16 @@ class Far(Dataset):
         if "nested" in words:
             next(iter(DataLoader(range(self.samples))))
         return torch.tensor([index, index])
+
+
+class Stream(IterableDataset):
+    """The same samples, as a stream."""
+
+    def __init__(self, far):
+        self.far = far
+
+    def __iter__(self):
+        return map(self.far.__getitem__, range(len(self.far)))
 
 
 class Check(Dataset):
@@ -66,13 +76,14 @@ def main():
     workers = int(words.get("workers", 0))
     data = Far(4 * RANKS * int(words.get("batches", 16)))
     sampler = DistributedSampler(data, RANKS, RANK) if RANKS > 1 else None
+    data = Stream(data) if "stream" in words else data
     check = DataLoader(Check(), batch_size=1)
 
     def loader():
         train = DataLoader(
             data,
             batch_size=4,
-            shuffle=sampler is None,
+            shuffle=sampler is None and "stream" not in words,
             sampler=sampler,
             num_workers=workers,
             persistent_workers="persistent" in words,

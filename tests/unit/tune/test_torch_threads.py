@@ -353,6 +353,37 @@ class Ending(Trains):
         return super().perform(setting, request)
 
 
+class Streaming(Trains):
+    """Cannot change the setting of its loader; torch's threads it can."""
+
+    def perform(self, setting: Setting, request: Request[Reply]) -> Reply:
+        if dataclasses.replace(setting, torch_threads=None) != self.own:
+            raise TrialFailed("it cannot change")
+        return super().perform(setting, request)
+
+
+@pytest.mark.parametrize(
+    ("best", "iterable", "why"),
+    [
+        (OWN, False, "it cannot change"),
+        (BEST, False, "it cannot change"),
+        (BEST, True, search_notes.STREAM),
+    ],
+)
+def test_what_cannot_be_trained_with_leaves_the_others_in_the_comparison(
+    best: Setting, iterable: bool, why: str
+) -> None:
+    program = threaded(Streaming(0.1, 0.05))
+    program.batch_s |= {OWN_1: 0.06}
+    program.watched = dataclasses.replace(program.watched, iterable=iterable)
+    result = check(program, dataclasses.replace(nothing_found(program), best=best))
+    assert (result.best, result.benefit) == (OWN_1, True)
+    assert [shown.setting for shown in result.threads_checked] == [OWN_1]
+    assert {setting for setting, _, _ in program.blocks} == {OWN, OWN_1}
+    told = [note for note in result.notes if why in note]
+    assert len(told) == (1 if best == BEST else 0)
+
+
 @pytest.mark.parametrize("error", [TrialFailed("the job has several ranks"), KeyboardInterrupt()])
 def test_where_it_cannot_train_the_note_stays(error: BaseException) -> None:
     program = threaded(Ending(0.1, 0.08))
