@@ -202,9 +202,12 @@ class Ledger:
         processes that make no batches did.
         """
         taken = self.use.kept or (self.use.others and not self.use.full)
-        if not taken or not self.scope.num_workers:
+        if not taken:
             return 0.0
-        return self.take_delivery(total(float_column(self.scope.waits, "wait_run_delay_ns")))
+        ns = total(float_column(self.scope.waits, "wait_run_delay_ns"))
+        if not self.scope.num_workers:  # the making of batches is part of these waits
+            ns -= total(float_column(self.scope.batches, "run_delay_ns"))
+        return self.take_delivery(max(ns, 0.0))
 
     @property
     def left(self) -> Floats:

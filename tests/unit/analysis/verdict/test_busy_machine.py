@@ -152,6 +152,24 @@ def test_late_batches_are_owed_to_others_also_where_making_them_had_its_cores() 
     )
 
 
+def test_without_workers_others_are_owed_what_next_lacked_beside_the_making() -> None:
+    # GIVEN a loop that makes its batches itself, whose `next` takes 6 ms beside the making
+    plan = Plan(workers=0, batches=200, step=20.0, sampler=6.0, operations={"Read": 0.5})
+    run = on_busy_cores(plan, delay=0.5)
+    making = run.batches["run_delay_ns"].to_numpy()
+    run.waits["wait_run_delay_ns"] = making
+    alone = verdict(scopes(used_by_others(run))[0])
+    assert (alone.kind, alone.causes[0].kind) == ("input-bound", "main-process")
+    # WHEN nearly all of that was ready to run, without a core
+    run.waits["wait_run_delay_ns"] = making + 5_800_000
+    loop_account = account(scopes(run)[0])
+    # THEN others took it, and the list still adds up
+    shares = {charge.kind: charge.ns / loop_account.loop_ns for charge in loop_account.charges}
+    assert shares["main-process"] < 0.02
+    assert shares["other-programs"] > 0.15
+    assert sum(shares.values()) == pytest.approx(1.0, rel=1e-6)
+
+
 def test_sending_of_a_few_bytes_that_takes_long_had_no_core() -> None:
     plan = Plan(batches=200, step=4.0, pickle=60, operations={"Read": 0.5})
     assert busy(plan, delay=0.0).causes[0].kind == "send"
