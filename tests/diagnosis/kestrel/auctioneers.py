@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 RECORDINGS, VOICES, RATE, LENGTH, BATCH, STEP = 432, 6, 8000, 8000, 12, 0.06
-OLD_RATE, OLD_SECONDS = 48000, 40
+OLD_RATE, OLD_SECONDS = 48000, 75
 
 
 def write_archive(folder, old_too):

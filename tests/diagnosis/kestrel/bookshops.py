@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-BOOKS, CUSTOMERS, PURCHASES, GENRES, BATCH, STEP = 90_000, 500, 640, 12, 64, 0.05
+BOOKS, CUSTOMERS, PURCHASES, GENRES, BATCH, STEP = 40_000, 500, 640, 12, 64, 0.05
 
 
 def write_catalogue(path):

@@ -85,8 +85,7 @@ class Queues(Dataset):
         return window[:, :2] / (60, 1), self.values[index + WINDOW, 2]
 
 
-def fit(model, loader, callbacks, epochs):
-    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+def fit(model, optimizer, loader, callbacks, epochs):
     step = 0
     for epoch in range(epochs):
         for windows, cashiers in loader:
@@ -115,8 +114,9 @@ def main():
     callbacks = [Mean(), Track(here.recv(), every=20 if args.without else 1)]
     loader = DataLoader(Queues(), BATCH, shuffle=True, num_workers=2, persistent_workers=True)
     model = nn.Sequential(nn.Flatten(), nn.Linear(2 * WINDOW, 48), nn.ReLU(), nn.Linear(48, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     begin = time.perf_counter()
-    fit(model, loader, callbacks, args.epochs)
+    fit(model, optimizer, loader, callbacks, args.epochs)
     print(f"seconds {time.perf_counter() - begin:.3f}")
     del loader
     server.terminate()

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
-SPECTRA, CHANNELS, ALLOYS, BATCH, TAKEN, STEP = 6000, 256, 7, 16, 336, 0.06
+SPECTRA, CHANNELS, ALLOYS, BATCH, TAKEN, STEP = 2000, 256, 7, 16, 240, 0.06
 
 
 def write_archive(path):

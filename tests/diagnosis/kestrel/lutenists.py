@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-PIECES, LUTENISTS, BATCH, BATCHES, STEP = 1500, 9, 20, 36, 0.05
+PIECES, LUTENISTS, BATCH, BATCHES, STEP = 4000, 9, 20, 28, 0.05
 
 
 class Pieces(Dataset):
@@ -56,7 +56,7 @@ class Diverse(Sampler):
     def one_batch(self, left):
         taken = [self.random.choice(left)]
         while len(taken) < BATCH:
-            taken.append(self.farthest(taken[-3:], left))
+            taken.append(self.farthest(taken, left))
             left.remove(taken[-1])
         return taken
 
@@ -67,13 +67,24 @@ class Diverse(Sampler):
 
 
 class DiverseByTensor(Diverse):
+    """Keeps how near each piece is to those taken, and compares all with the last one only."""
+
     def __init__(self, data, seed):
         super().__init__(data, seed)
         self.features = torch.tensor([self.tempo, self.mode])
 
-    def farthest(self, taken, left):
-        away = self.features[:, left, None] - self.features[:, None, taken]
-        return left[int(away.abs().sum(0).amin(1).argmax())]
+    def one_batch(self, left):
+        taken = [self.random.choice(left)]
+        places = torch.tensor(left)
+        features = self.features[:, places]
+        nearest = torch.full((len(left),), 9.0)
+        while len(taken) < BATCH:
+            away = (features - self.features[:, taken[-1:]]).abs().sum(0)
+            nearest = torch.minimum(nearest, away)
+            taken.append(int(places[nearest.argmax()]))
+        gone = set(taken)
+        left[:] = [piece for piece in left if piece not in gone]
+        return taken
 
 
 def main():

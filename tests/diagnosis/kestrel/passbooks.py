@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-PAGES, LINES, COLUMNS, BATCH, STEP = 960, 24, ["amount", "balance", "weekday", "branch"], 24, 0.06
+PAGES, LINES, COLUMNS, BATCH, STEP = 480, 24, ["amount", "balance", "weekday", "branch"], 24, 0.06
 
 
 class Audit:

