@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-CLIPS, PICTURES, SIDE, BATCH, STEP = 288, 40, 12, 6, 0.07
+CLIPS, PICTURES, SIDE, BATCH, STEP = 216, 36, 12, 6, 0.07
 
 
 class Clips(Dataset):
