@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-LINES, WORDS, BATCH, WIDTH = 768, 400, 32, 96
+LINES, WORDS, BATCH, WIDTH = 768, 400, 32, 64
 
 
 class Lines(Dataset):
@@ -44,7 +44,7 @@ class Reader(nn.Module):
         super().__init__()
         self.words = nn.Embedding(WORDS + 1, WIDTH, padding_idx=0)
         layer = nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, batch_first=True)
-        self.encoder = nn.TransformerEncoder(layer, 4)
+        self.encoder = nn.TransformerEncoder(layer, 3)
         self.out = nn.Linear(WIDTH, 1)
 
     def forward(self, words):
