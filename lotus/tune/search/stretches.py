@@ -289,8 +289,11 @@ def _passed(before: Setting, later: Sequence[Setting]) -> int:
 
 
 def left_of(watched: Watched) -> float:
-    """Return the number of batches left of the epoch that the program is in; inf: not known."""
-    if watched.batches is None:
+    """Return the number of batches left of the epoch that the program is in; inf: not known.
+
+    A stream with a length is compared over several epochs, too.
+    """
+    if watched.batches is None or watched.iterable:
         return math.inf
     return max(watched.batches - len(watched.waits_s) - len(watched.alone_s), 0)
 

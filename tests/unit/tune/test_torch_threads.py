@@ -384,6 +384,13 @@ def test_what_cannot_be_trained_with_leaves_the_others_in_the_comparison(
     assert len(told) == (1 if best == BEST else 0)
 
 
+def test_a_stream_with_a_length_is_compared_over_several_epochs() -> None:
+    program = threaded(Streaming(0.1, 0.05))
+    program.batch_s |= {OWN_1: 0.06}
+    program.watched = dataclasses.replace(program.watched, iterable=True, batches=20)
+    assert check(program, nothing_found(program)).best == OWN_1
+
+
 @pytest.mark.parametrize("error", [TrialFailed("the job has several ranks"), KeyboardInterrupt()])
 def test_where_it_cannot_train_the_note_stays(error: BaseException) -> None:
     program = threaded(Ending(0.1, 0.08))
