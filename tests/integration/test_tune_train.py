@@ -51,6 +51,16 @@ train(program, watched.setting, 5)
 train(program, found.best, 6, discard=1)
 train(program, Setting(0 if watched.setting.num_workers else 1), 3)
 """
+STREAM_OWN = """
+train(program, found.best, 6)
+train(program, found.best, 6)
+found.best = watched.setting
+"""
+PEEKED_OWN = """
+train(program, found.best, 6)
+train(program, watched.setting, 10_000)
+found.best = watched.setting
+"""
 KEPT_OWN = f"{THREADS}\nfound.best = watched.setting"
 STREAMED = ["stream", "torch_threads=2", "batches=16", "epochs=4"]
 PLAIN = {
@@ -67,6 +77,7 @@ SLOW = ["batches=200", "epochs=1", "step=0.05", "finally"]
 def threads_plan():
     """Programs with two threads of torch that train with one for a while."""
     two, best = ["torch_threads=2", *LONG], {"num_workers": 0, "torch_threads": 1}
+    one = {"num_workers": 1, "prefetch_factor": 2, "persistent_workers": True}
     return {
         "threads": (two, {"do": THREADS, "best": best, "apply": True}),
         "threads_own": (two, {"do": KEPT_OWN, "best": best, "apply": True}),
@@ -79,13 +90,17 @@ def threads_plan():
             [*STREAMED, "workers=1", "persistent"],
             {
                 "do": STREAM,
-                "best": {
-                    "num_workers": 1,
-                    "prefetch_factor": 2,
-                    "persistent_workers": True,
-                    "torch_threads": 1,
-                },
+                "best": {**best, **one},
             },
+        ),
+        "stream_persistent": (
+            [*STREAMED, "workers=1", "persistent"],
+            {"do": STREAM_OWN, "best": {**best, **one}, "apply": True},
+        ),
+        "stream_kept": (["keep", *STREAMED], {"do": STREAM_OWN, "best": best, "apply": True}),
+        "stream_over": (
+            ["after=600", "finally", "stream", "torch_threads=2", "epochs=1"],
+            {"do": "train(program, found.best, 100, seconds=1)", "best": best},
         ),
         "threads_raised": (["raise=60", "finally", *two], {"do": TO_THE_END, "best": best}),
     }
@@ -107,6 +122,7 @@ def runs(torch, tmp_path_factory):
         "back_new": (["new", *LONG], {"do": BACK, "best": MORE, "apply": True}),
         "left_applied": (left, {"do": TO_THE_END, "best": MORE, "apply": True}),
         "left_new": (["new", "finally", *left], {"do": TO_THE_END, "best": MORE}),
+        "peeked_own": (PLAIN["plain_peeked"], {"do": PEEKED_OWN, "best": MORE, "apply": True}),
         "peeked": (PLAIN["plain_peeked"], {"do": BACK_AT_THE_END, "best": MORE, "apply": True}),
         "forked": (["fork=30", *LONG], {"do": FORKED, "apply": True}),
         **threads_plan(),
@@ -193,12 +209,16 @@ def test_what_did_not_keep_its_promise_is_not_left_on_any_loader(runs, name):
 
 @pytest.mark.parametrize(
     ("name", "plain", "batches"),
-    [("left_applied", "plain_left", 262), ("peeked", "plain_peeked", 403)],
+    [
+        ("left_applied", "plain_left", 262),
+        ("peeked", "plain_peeked", 403),
+        ("peeked_own", "plain_peeked", 403),
+    ],
 )
 def test_an_epoch_that_is_left_or_not_alone_keeps_its_samples(runs, name, plain, batches):
     ended = runs[name]
     assert ended.code == 0, ended.err.decode()
-    assert truth_of(ended)["counts"][0][-1] is True
+    assert truth_of(ended)["counts"][-1][-1] is True
     assert same_as(ended.out, runs[plain], batches)
 
 
@@ -279,6 +299,22 @@ def test_what_persistent_workers_of_a_stream_have_in_flight_is_not_counted(runs)
         [6, 6, 6, 24, 10, False],
     ]
     assert runs["stream_workers"].code == 0
+
+
+@pytest.mark.parametrize("name", ["stream_persistent", "stream_kept"])
+def test_torchs_threads_are_put_back_where_the_iterator_of_a_stream_stays(runs, name):
+    ended = runs[name]
+    assert len(truth_of(ended)["counts"]) == 2, ended.err.decode()
+    threads = threads_of(ended)
+    assert threads[16] == 2  # at the end of the first epoch
+    assert 1 in threads[17:33]
+    assert set(threads[34:]) == {2}
+
+
+def test_a_program_is_ended_that_does_something_else_after_the_training(runs):
+    ended = runs["stream_over"]
+    assert truth_of(ended)["counts"][0][-1] is True
+    assert (ended.code, ended.out) == (0, b""), ended.err.decode()
 
 
 def test_torchs_threads_are_put_back_where_an_exception_ends_the_epoch(runs):

@@ -40,8 +40,8 @@ class Found:
     def tuned(self, command):
         return Tuned((Entry(self.target, self.best),), tuple(command))
 
-def train(program, setting, batches, discard=0):
-    seen = program.perform(setting, Train(batches, discard, seconds=600))
+def train(program, setting, batches, discard=0, seconds=600):
+    seen = program.perform(setting, Train(batches, discard, seconds=seconds))
     counts = [len(one) for one in (seen.waits_s, seen.steps_s, seen.sizes)]
     truth.setdefault("counts", []).append([*counts, sum(seen.sizes), seen.passed, seen.over])
     truth.setdefault("startups", []).append(seen.startup_s)

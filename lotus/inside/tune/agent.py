@@ -252,8 +252,12 @@ class Agent:
             self._feed(message, iterator, observer)
             return
         self._go_on(message, iterator, loader, epochs)
-        if self.observer is None and epoch_handover.KEY not in iterator.__dict__:
-            self.leave()  # neither a validation nor the epoch needs our hooks
+        # An epoch that was changed needs our hooks, even if the program has begun another one.
+        changed = isinstance(observer, LiveValidation) or (
+            iterator is not None and epoch_handover.KEY in iterator.__dict__
+        )
+        if self.observer is None and not changed:
+            self.leave()
         self.signals.raise_again()
 
     def session(self) -> TrialSession:
@@ -312,6 +316,14 @@ class Agent:
         request: Any = trial_requests.request_from(message)[1]
         threads = entry["setting"].get("torch_threads")
         self.observer, self.on = validation(loader, iterator, request, threads), True
+        if isinstance(self.observer, ThreadValidation) and not self.config.apply:
+            self.observer.watch(self._end_unless_trained)
+
+    def _end_unless_trained(self, observer: ThreadValidation) -> None:
+        """End the program, in a thread of ours, if it does something else than to train."""
+        if observer is self.observer and observer.is_left():
+            self.observer = None
+            edge(self, self.take_over, None, observer, True)
 
 
 def _is_for(message: dict[str, Any], loader: Any) -> bool:

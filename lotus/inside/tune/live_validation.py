@@ -35,6 +35,7 @@ class LiveValidation(TimedTraining):
 
     def fetch_begins(self) -> None:
         """Nothing is done to the call."""
+        self._threads.look()
 
     def counts(self, wait_s: float) -> bool:
         """Return whether the batch that was just received, after `wait_s`, is timed."""

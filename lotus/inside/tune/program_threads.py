@@ -36,6 +36,13 @@ class ProgramThreads:
             self._watched = _Iterator(iterator, operator.methodcaller("put_back"))
             self._watched.put_back = partial(self._torch.set_num_threads, self._own)
 
+    def look(self) -> None:
+        """Put nothing back if the program has set a number of its own meanwhile."""
+        if self._watched is None:
+            return
+        if self._torch.get_num_threads() not in (self._others, self._own):
+            self._watched = None
+
     def put_back(self) -> None:
         """Give the program its own threads again."""
         self._watched = None

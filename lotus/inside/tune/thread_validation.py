@@ -12,11 +12,12 @@ from .timed_training import TimedTraining
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from .candidates.trial_requests import Train
 
-_PATIENCE_S = 10.0  # for which another loader's epoch may begin before its own does again
+_PATIENCE_S = 10.0  # for which the program may do something else before its next epoch begins
 
 
 class ThreadValidation(TimedTraining):
@@ -34,7 +35,20 @@ class ThreadValidation(TimedTraining):
         in_flight = loader.num_workers * (loader.prefetch_factor or 0)
         self.begin(request.batches, request.discard + in_flight, request.seconds)
         self._others, self._between = torch_threads, False
+        self._watch: threading.Timer | None = None
         self._observe(iterator)
+
+    def watch(self, then: Callable[[ThreadValidation], object]) -> None:
+        """Call `then` if it takes too long, in a thread: there may be no next epoch."""
+        seconds = max(self._until - clock(), 0.0) + _PATIENCE_S
+        self._watch = threading.Timer(seconds, then, [self])
+        self._watch.daemon = True
+        self._watch.start()
+
+    def is_left(self) -> bool:
+        """Return whether the program is in no epoch of the loader; this is then the end."""
+        self.over = self._between or self.iterator() is None
+        return self.over
 
     def _observe(self, iterator: Any) -> None:
         self._threads = ProgramThreads(iterator, self._others)
@@ -48,6 +62,7 @@ class ThreadValidation(TimedTraining):
             return  # a loader inside the data set
         if loader is self.loader:
             self._between, self._returned, self._discard = False, None, max(self._discard, 1)
+            self._threads.put_back()  # persistent workers keep their iterator
             self.iterator = weakref.ref(iterator)
             self._observe(iterator)
         elif clock() >= self._until + _PATIENCE_S:
@@ -56,6 +71,7 @@ class ThreadValidation(TimedTraining):
     def epoch_ended(self) -> None:
         """Wait for the next epoch."""
         self._between, self._returned = True, None
+        self._threads.put_back()
 
     def enough(self) -> bool:
         """Return whether enough was counted, and the program is in an epoch of the loader."""
@@ -63,6 +79,7 @@ class ThreadValidation(TimedTraining):
 
     def fetch_begins(self) -> None:
         """Nothing is done to the call."""
+        self._threads.look()
 
     def counts(self, wait_s: float) -> bool:
         """Return whether the batch that was just received is timed."""
@@ -73,4 +90,6 @@ class ThreadValidation(TimedTraining):
 
     def release_workers(self, begins: Any = None) -> None:
         """Put torch's threads back; no indices are withheld from the workers here."""
+        if self._watch is not None:
+            self._watch.cancel()
         self._threads.put_back()

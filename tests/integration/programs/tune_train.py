@@ -6,7 +6,8 @@ loader), `exit=CODE`, `wait=SECONDS` a sample, `finally` (say so where the end r
 `leave=N` (leave an epoch after so many batches), `step=SECONDS` a batch, `new` (make the loader
 for each epoch), `peek=N` (begin another epoch after so many batches, for one), `fork=N` (a child
 goes on with the epoch too), `method=NAME` (of starting workers), `torch_threads=N` (print those
-of each batch), `raise=N` (an exception after so many batches), `stream` (an iterable data set).
+of each batch), `raise=N` (an exception after so many batches), `stream` (an iterable data set),
+`keep` (the iterator of the epoch before), `after=SECONDS` (do something else after the training).
 """
 
 import os
@@ -97,7 +98,8 @@ def main():
     cores = len(os.sched_getaffinity(0))
     seen, threads, forked = [], [], None
     for _ in range(0 if "nothing" in words else int(words.get("epochs", 2))):
-        for batch in train:
+        batches = iter(train) if "keep" in words else train
+        for batch in batches:
             seen.append(batch[:, 0].tolist())
             threads.append(torch.get_num_threads())
             time.sleep(float(words.get("step", 0)))
@@ -116,6 +118,7 @@ def main():
         train = loader() if "new" in words else train
         for _ in check:
             pass
+    time.sleep(float(words.get("after", 0)))
     print(f"rank {RANK} trained on {seen}")
     if "torch_threads" in words:
         print(f"threads {threads}")
