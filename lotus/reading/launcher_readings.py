@@ -45,12 +45,13 @@ COLUMNS = {
         "own_minor_faults",
         "own_copied_bytes",
         "own_copies",
+        "delay_before_ns",
     ),
 }
 _UNKNOWN = -1
 _FORMER = {
     COLUMNS[MACHINE]: (6, 8, 9, 14),
-    COLUMNS[CHILDREN]: (3, 5, 6),
+    COLUMNS[CHILDREN]: (3, 5, 6, 10),
 }  # columns of runs by an older lotus, which are the first of today's
 
 

@@ -413,7 +413,8 @@ class Run:
         that it started and had waited for when it was last found blocked). Of all its threads,
         within own_ns: own_cpu_ns, own_system_ns (in the kernel), own_minor_faults,
         own_copied_bytes and own_copies (read and written, by so many calls); kept_cpu_ns of
-        processes that it started and that make no batches. -1 if not known."""
+        processes that it started and that make no batches; of a main process, delay_before_ns for
+        which its thread was ready to run without a core before its first loop. -1: not known."""
         return launcher_readings.table(self._launcher_record, launcher_readings.CHILDREN)
 
     @cached_property

@@ -18,6 +18,7 @@ from typing import Any
 
 from lotus.common import files, redaction
 from lotus.common.errors import LotusError
+from lotus.common.kernel_files import contents
 from lotus.format.run_directory import BLOCKING as NAME
 from lotus.inside.common.process_stat import ProcessStat
 from lotus.inside.trace.log import state_page
@@ -44,6 +45,7 @@ _PERIOD_S = 0.02
 _RESCAN_S = 0.5
 _IDLE_S = 0.1  # while there is no process to observe
 _MOST_ROWS = 5000
+_MAIN = -1  # in place of the number of a worker
 # Of all observations of a part: from this share on, its Python stacks are worth recording.
 _LARGE_SHARE, _BINDING_SHARE, _LOCKED_SHARE = 0.25, 0.75, 0.2
 _NOT_WRITTEN = (
@@ -80,6 +82,7 @@ class BlockingSampler:
         self._memory = ProcessMemory()
         self._times = ProcessTimes()
         self._kept = KeptChildren(Orphans(f"LOTUS_RUN={directory.absolute()}"))
+        self._delays: dict[tuple[int, int], int] = {}  # (pid, worker) -> of a main process, ns
         self._stats: dict[tuple[int, int], ProcessStat] = {}  # (pid, worker) -> the last one
         self._pause_times = PauseTimes()
         self._own_code = OwnCodeSampler(directory)
@@ -159,6 +162,7 @@ class BlockingSampler:
             used.minor_faults,
             used.copied_bytes,
             used.copies,
+            self._delays.get(process, -1),
         ]
 
     def _place_rows(self) -> list[dict[str, Any]]:
@@ -245,6 +249,8 @@ class BlockingSampler:
             self._look_at_pause(pid, words[state_page.W_PHASE] == state_page.BETWEEN)
         if self._times.read((pid, worker)):
             self._kept.read((pid, worker), self._batch_processes)
+        if words[state_page.W_PHASE] in _LOOKED_AT and worker < 0:
+            self._note_delay_before(pid)
         if words[state_page.W_PHASE] in _LOOKED_AT and not self._reasons.problem:
             try:
                 reason, place = self._reason(pid, worker)
@@ -262,6 +268,12 @@ class BlockingSampler:
                     self._pages.problem = state_pages.FEW_DESCRIPTORS
                 return None  # else it has ended
         return pid, worker
+
+    def _note_delay_before(self, pid: int) -> None:
+        """Note how long a main process had no core before it is first seen in a loop."""
+        if (pid, _MAIN) not in self._delays:
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                self._delays[pid, _MAIN] = int(contents(f"/proc/{pid}/schedstat").split()[1])
 
     def _look_at_pause(self, pid: int, in_pause: bool) -> None:
         pause = self._pause_times.look(pid, in_pause, time.monotonic())

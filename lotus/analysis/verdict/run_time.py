@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.waits import loop_times
-from lotus.analysis.common.columns import covered, float_column, int_column, ratio
+from lotus.analysis.common.columns import covered, float_column, int_column, ratio, total
 from lotus.analysis.common.scope import RunLike, table
 from lotus.analysis.common.warm_up import WARM_UP, without_warm_up
 from lotus.common.array_types import Floats, Ints
@@ -38,12 +38,14 @@ class RunPart:
 class RunTime:
     """The parts of a run, which add up to `wall_ns`: from the program's start to its end.
 
-    `pauses`: how many times the program was between two loops.
+    `pauses`: how many times the program was between two loops. `delay_before_ns`: of the imports
+    and the set-up, how long their thread was ready to run, without a core.
     """
 
     wall_ns: float
     parts: tuple[RunPart, ...]
     pauses: int
+    delay_before_ns: float = 0.0
 
     def of(self, *kinds: str) -> float:
         """Return the nanoseconds of all parts of these kinds."""
@@ -104,7 +106,19 @@ def run_time(run: RunLike) -> RunTime | None:
     parts += [RunPart(BETWEEN, -1, between - own_between), RunPart(AFTER, -1, after - own_after)]
     parts.append(RunPart(CALLBACK, -1, own_between + own_after))
     kept = tuple(part for part in parts if part.ns > 0)
-    return RunTime(wall_ns=float(end - start), parts=kept, pauses=gaps)
+    return RunTime(
+        wall_ns=float(end - start),
+        parts=kept,
+        pauses=gaps,
+        delay_before_ns=_delay_before(run, int_column(loop, "pid")),
+    )
+
+
+def _delay_before(run: RunLike, pids: Ints) -> float:
+    """Return how long the process with the loops had no core before them, ns; 0: not known."""
+    readings = table(run, "children")
+    mine = (int_column(readings, "worker") < 0) & np.isin(int_column(readings, "pid"), pids)
+    return max(total(float_column(readings, "delay_before_ns")[mine]), 0.0)
 
 
 def _left_shutdowns(loop: pd.DataFrame, end: float) -> tuple[Floats, Ints]:

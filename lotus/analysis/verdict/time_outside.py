@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from lotus.analysis.common.columns import ratio
 from lotus.analysis.observations.own_code import HotFunction
 from lotus.analysis.verdict.causes.outside import OUTSIDE, advice_at
 from lotus.analysis.verdict.parts_of_loop import HIGH
@@ -86,7 +87,8 @@ def _cause(
     """Return the part outside of the loops that takes longer than all waits and much of the run.
 
     Where other programs had the cores, the time outside of the loops may be many times as long: the
-    end of the program is not judged then, and the set-up must be longer.
+    end of the program is not judged then, the set-up counts without its time without a core, and
+    must be longer.
     """
     busy = bool(judged.doubt)
     waits = time.of(STARTUP, WAIT, SHUTDOWN)
@@ -101,11 +103,16 @@ def _cause(
         else:
             # What the imports took is not known where they came before the recording.
             least = max(_LONG * imports, longer * _PART * loops, longer * _LEAST_NS, _ONCE * lost)
-            much = imports > 0 and ns > least
+            much = imports > 0 and ns - _without_core(time, ns, busy) > least
         if much and waits < HIGH * time.wall_ns:
             known = lines if part == BETWEEN else ()
             return _made(part, ns, waits, time, known, advice_at(known, program, no_stacks))
     return None
+
+
+def _without_core(time: RunTime, ns: float, busy: bool) -> float:
+    """Return how much of a set-up of `ns` had no core: its part of that before the first loop."""
+    return time.delay_before_ns * ratio(ns, ns + time.of(IMPORTS)) if busy else 0.0
 
 
 def _largest_loss(judged: Verdict, waits: float, lost: float) -> float:

@@ -50,7 +50,7 @@ COLUMNS = {
     "own_code": "part stack depth function file line text samples",
     "memory": "time_ns pid worker rss pss private shared anonymous descriptor_limit",
     "children": "pid worker cpu_ns own_cpu_ns own_ns kept_cpu_ns "
-    "own_system_ns own_minor_faults own_copied_bytes own_copies",
+    "own_system_ns own_minor_faults own_copied_bytes own_copies delay_before_ns",
     "machine": "time_ns busy_ns idle_ns stolen_ns swapped_bytes available_bytes throttled_ns "
     "memory_stall_ns memory_limit_bytes cpu_stall_ns io_stall_ns disk_read_bytes "
     "disk_written_bytes frequency_khz quota_millicores",

@@ -132,6 +132,35 @@ def test_what_an_unseen_worker_computed_is_not_of_processes_that_are_kept(tmp_pa
     assert [row[5] for row in record["children"] if row[0] == main[0]] == [300]
 
 
+def test_how_long_a_main_process_had_no_core_is_noted_as_its_first_loop_begins(
+    tmp_path: Path,
+) -> None:
+    if not Path("/proc/self/schedstat").exists():
+        pytest.skip("no schedstat here")
+    with subprocess.Popen(
+        [sys.executable, "-c", BLOCKED["sleep"]], start_new_session=True
+    ) as child:
+        try:
+            path = page(tmp_path, child.pid, state_page.BETWEEN)
+            content = memoryview(bytearray(path.read_bytes())).cast("q")
+            content[state_page.W_WORKER] = -1
+
+            def begun(sampler: BlockingSampler) -> bool:
+                if (child.pid, -1) in sampler._times.processes and not sampler._delays:
+                    content[state_page.W_PHASE] = state_page.STEP
+                    path.write_bytes(content)
+                return bool(sampler._delays)
+
+            path.write_bytes(content)
+            record = looked(tmp_path, begun)
+        finally:
+            os.killpg(child.pid, 9)
+    children = record["children"]
+    assert isinstance(children, list)
+    (delay,) = (row[-1] for row in children if row[:2] == [child.pid, -1])
+    assert delay >= 0
+
+
 def test_a_mistake_of_ours_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: object) -> None:
         raise ValueError("wrong")

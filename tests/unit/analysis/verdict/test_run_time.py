@@ -178,6 +178,13 @@ def test_a_long_set_up_is_a_cause_and_a_usual_one_is_not() -> None:
     loop = summarise(run).loaders[0].verdict
     busy = replace(loop, doubt="The machine was busy.")
     assert with_outside(busy, divided(run), "").kind == "outside"
+    # What it had no core for counts there, and only there.
+    row = {"pid": int(run.epochs["pid"].iloc[0]), "worker": -1, "delay_before_ns": 29e9}
+    run.children = pd.DataFrame([row, row | {"worker": 0, "delay_before_ns": 1e12}])
+    assert divided(run).delay_before_ns == 29e9
+    assert with_outside(busy, divided(run), "") == busy
+    assert with_outside(loop, divided(run), "").kind == "outside"
+    run.children = run.children.iloc[:0]
     run.manifest["start_ns"] += 27_000_000_000
     run.processes["torch_ns"] = run.manifest["start_ns"] + 100_000_000
     assert with_outside(loop, divided(run), "").kind == "outside"
