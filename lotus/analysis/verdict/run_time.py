@@ -1,5 +1,6 @@
 """The wall time of a run, divided into the loops over its loaders and what lies outside of them."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,13 +40,13 @@ class RunTime:
     """The parts of a run, which add up to `wall_ns`: from the program's start to its end.
 
     `pauses`: how many times the program was between two loops. `delay_before_ns`: of the imports
-    and the set-up, how long their thread was ready to run, without a core.
+    and the set-up, how long their thread was ready to run, without a core; NaN: not known.
     """
 
     wall_ns: float
     parts: tuple[RunPart, ...]
     pauses: int
-    delay_before_ns: float = 0.0
+    delay_before_ns: float = math.nan
 
     def of(self, *kinds: str) -> float:
         """Return the nanoseconds of all parts of these kinds."""
@@ -115,10 +116,11 @@ def run_time(run: RunLike) -> RunTime | None:
 
 
 def _delay_before(run: RunLike, pids: Ints) -> float:
-    """Return how long the process with the loops had no core before them, ns; 0: not known."""
+    """Return how long the process with the loops had no core before them, ns; NaN: not known."""
     readings = table(run, "children")
     mine = (int_column(readings, "worker") < 0) & np.isin(int_column(readings, "pid"), pids)
-    return max(total(float_column(readings, "delay_before_ns")[mine]), 0.0)
+    delays = float_column(readings, "delay_before_ns")[mine]
+    return total(delays) if (delays >= 0).any() else math.nan
 
 
 def _left_shutdowns(loop: pd.DataFrame, end: float) -> tuple[Floats, Ints]:

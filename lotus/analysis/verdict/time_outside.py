@@ -1,5 +1,6 @@
 """The verdict on a run whose time is spent outside of the loops over its loaders."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -112,7 +113,9 @@ def _cause(
 
 def _without_core(time: RunTime, ns: float, busy: bool) -> float:
     """Return how much of a set-up of `ns` had no core: its part of that before the first loop."""
-    return time.delay_before_ns * ratio(ns, ns + time.of(IMPORTS)) if busy else 0.0
+    if not busy or math.isnan(time.delay_before_ns):
+        return 0.0
+    return time.delay_before_ns * ratio(ns, ns + time.of(IMPORTS))
 
 
 def _largest_loss(judged: Verdict, waits: float, lost: float) -> float:
