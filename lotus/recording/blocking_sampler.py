@@ -272,6 +272,7 @@ class BlockingSampler:
     def _note_delay_before(self, pid: int) -> None:
         """Note how long a main process had no core before it is first seen in a loop."""
         if (pid, _MAIN) not in self._delays:
+            self._delays[pid, _MAIN] = -1  # the kernel may not tell
             with contextlib.suppress(OSError, ValueError, IndexError):
                 self._delays[pid, _MAIN] = int(contents(f"/proc/{pid}/schedstat").split()[1])
 
