@@ -87,8 +87,9 @@ def sane(run):
     assert len(rows)
     assert (rows["enabled_ns"] >= 0).all()
     assert (rows["readings"] > 0).all()
-    # CPU time of a thread is no more than the time; the kernel reads the two one after the other.
-    assert (rows["task_clock"] <= rows["enabled_ns"] + 1000).mean() > 0.99
+    # CPU time of a thread is no more than the time. The kernel reads the two one after the other,
+    # and a virtual machine may be held up in between: some runs have only 50 rows.
+    assert (rows["task_clock"] <= rows["enabled_ns"] + 1000).mean() > 0.9
     slack = 20_000 + 2_000 * rows["readings"]
     assert (rows["enabled_ns"] <= rows["duration_ns"] * 1.5 + slack).mean() > 0.9
     for event in ("task_clock", "page_faults", "context_switches"):
