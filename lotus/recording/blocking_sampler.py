@@ -197,10 +197,10 @@ class BlockingSampler:
         pace, period, scanned = LookPace(), _PERIOD_S, 0.0
         running: set[int] = set()
         while not self._is_left_within(period):
-            begun = time.thread_time_ns()
+            begun, of_stacks = time.thread_time_ns(), 0
             if time.monotonic() - scanned > _RESCAN_S:
                 self._pages.find()
-                self._consider_stacks(running)
+                of_stacks = self._consider_stacks(running)
                 scanned = time.monotonic()
             processes = [
                 process
@@ -213,10 +213,15 @@ class BlockingSampler:
             self._memory.read(processes)  # within limits of its own
             self._cost_ns += time.thread_time_ns() - begun
             least = _PERIOD_S if self._pages.open else _IDLE_S
-            period = pace.until_next(cost, least)
+            # To start py-spy takes as long as many looks, which are not to wait for it.
+            period = pace.until_next(cost - of_stacks, least)
 
-    def _consider_stacks(self, running: set[int]) -> None:
-        """Read the Python stacks that were sampled, and sample those that are worth it now."""
+    def _consider_stacks(self, running: set[int]) -> int:
+        """Read the Python stacks that were sampled, and sample those that are worth it now.
+
+        Returns its CPU time, in nanoseconds.
+        """
+        begun = time.thread_time_ns()
         self._own_code.sample.collect()
         self._pauses.sample.collect()
         # The workers of a loop that hardly waits are not observed.
@@ -228,6 +233,7 @@ class BlockingSampler:
             (self._looks.locked_step, _LOCKED_SHARE, TAKING),
         ):
             self._own_code.consider(part, least_share, running, subject)
+        return time.thread_time_ns() - begun
 
     def _is_left_within(self, seconds: float) -> bool:
         return self._entered.acquire(timeout=seconds)

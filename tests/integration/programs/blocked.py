@@ -27,7 +27,7 @@ class Numbers(Dataset):
         self.transform = transform
 
     def __len__(self):
-        return 120
+        return 480
 
     def __getitem__(self, index):
         return self.transform(index)

@@ -7,7 +7,6 @@ import os
 import threading
 import time
 
-from ...common import process_stat
 from ...common.clocks import clock
 from ...common.compute_threads import torch_threads
 from ...common.guard import ask, guarded, hook, quiet
@@ -205,8 +204,11 @@ for _method in (
 
 def process_start_ns() -> int | None:
     """Return when this process started, on CLOCK_MONOTONIC, to 10 ms; None if unknown."""
-    with quiet(OSError):
-        since_boot = process_stat.read("self").start_ticks * process_stat.TICK_NS
+    # Not by process_stat: an import more, in which a signal handler of the program may raise.
+    with quiet(OSError, ValueError, IndexError):
+        with open("/proc/self/stat", "rb") as file:
+            ticks = int(file.read().rsplit(b")", 1)[1].split()[19])
+        since_boot = ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
         return since_boot - (time.clock_gettime_ns(time.CLOCK_BOOTTIME) - clock())
     return None
 
