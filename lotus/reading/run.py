@@ -19,9 +19,6 @@ from lotus.reading import (
     blocking_table,
     counter_tables,
     intervals,
-    launcher_readings,
-    launcher_record,
-    own_code_table,
     process_states,
     recorded_notes,
     run_json,
@@ -32,6 +29,7 @@ from lotus.reading import (
 )
 from lotus.reading.event_log import Lost
 from lotus.reading.frame_cache import FrameCache
+from lotus.reading.launcher_tables import LauncherTables
 from lotus.reading.process_tree import Assembly
 
 
@@ -48,7 +46,7 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> "Run":
     return Run(path, trust)
 
 
-class Run:
+class Run(LauncherTables):
     """One recording. Every table is a DataFrame, computed when it is first used.
 
     Rows that belong to a process begin with rank (0 if the job set none), local_rank (-1 if
@@ -367,65 +365,6 @@ class Run:
         (as there), place (of "file" and "storage": a file, or its directory with "/" at its end; of
         "socket": the peer as address:port), file_system (its type; "" if unknown), looks."""
         return blocking_table.places(self._launcher_record, self._outline.processes)
-
-    @cached_property
-    def _launcher_record(self) -> launcher_record.LauncherRecord:
-        return launcher_record.read(self.path)
-
-    @cached_property
-    def own_code(self) -> pd.DataFrame:
-        """Python stacks of the data set's own code, collate, the sampler or the training step,
-        recorded in one process for two seconds, and of one pause between its loops; one row per
-        frame.
-
-        part ("fetch", "collate", "sampler", "step", "pause", "beside": other threads, unless they
-        wait), stack, depth (0: the function that the loader calls, otherwise the outermost one),
-        function, file, line, text (of the program's innermost line; else ""), samples (of its
-        stack). Empty if none of them took much of the time, or if py-spy was not installed or not
-        allowed.
-        """
-        return own_code_table.table(self._launcher_record)
-
-    @property
-    def no_stacks(self) -> str:
-        """Why `own_code` has no stacks: "absent" (no py-spy), "forbidden"; "": not known."""
-        return self._launcher_record.no_stacks
-
-    @cached_property
-    def machine(self) -> pd.DataFrame:
-        """The state of the machine, about once a second: time_ns; since boot, busy_ns, idle_ns,
-        stolen_ns (sums over the CPUs that the program could use), swapped_bytes (in and out),
-        throttled_ns (by a CPU quota, all CPUs), memory_stall_ns, cpu_stall_ns and io_stall_ns (some
-        thread waited for memory, a CPU, a disk), disk_read_bytes and disk_written_bytes (of local
-        disks); frequency_khz (mean of the CPUs); quota_millicores (of the program's cgroups, 0:
-        none); available_bytes of memory, of the machine or of a cgroup (container, job) that leaves
-        less, whose limit is memory_limit_bytes then, else 0. -1 if unknown."""
-        return launcher_readings.table(self._launcher_record, launcher_readings.MACHINE)
-
-    @property
-    def program_cpu_ns(self) -> float:
-        """CPU time of the program with all that it started and waited for; NaN: not known."""
-        return self._launcher_record.program_cpu_ns
-
-    @cached_property
-    def children(self) -> pd.DataFrame:
-        """What the program's processes used: pid, worker (-1: a main process), cpu_ns (of those
-        that it started and had waited for when it was last found blocked). Of all its threads,
-        within own_ns: own_cpu_ns, own_system_ns (in the kernel), own_minor_faults,
-        own_copied_bytes and own_copies (read and written, by so many calls); kept_cpu_ns of
-        processes that it started and that make no batches; of a main process, delay_before_ns for
-        which its thread was ready to run without a core before its first loop. -1: not known."""
-        return launcher_readings.table(self._launcher_record, launcher_readings.CHILDREN)
-
-    @cached_property
-    def memory(self) -> pd.DataFrame:
-        """Readings of the program's processes by the launcher, every few seconds.
-
-        time_ns, pid, worker (-1: a main process), and in bytes rss, pss, private and shared (pages
-        that were written to, and that no other process uses, or another one too), anonymous (pages
-        of no file); descriptor_limit (descriptors that it may have open; -1: no limit, or unknown).
-        """
-        return launcher_readings.table(self._launcher_record, launcher_readings.MEMORY)
 
     @cached_property
     def operations(self) -> pd.DataFrame:

@@ -45,7 +45,6 @@ _PERIOD_S = 0.02
 _RESCAN_S = 0.5
 _IDLE_S = 0.1  # while there is no process to observe
 _MOST_ROWS = 5000
-_MAIN = -1  # in place of the number of a worker
 # Of all observations of a part: from this share on, its Python stacks are worth recording.
 _LARGE_SHARE, _BINDING_SHARE, _LOCKED_SHARE = 0.25, 0.75, 0.2
 _NOT_WRITTEN = (
@@ -82,7 +81,7 @@ class BlockingSampler:
         self._memory = ProcessMemory()
         self._times = ProcessTimes()
         self._kept = KeptChildren(Orphans(f"LOTUS_RUN={directory.absolute()}"))
-        self._delays: dict[tuple[int, int], int] = {}  # (pid, worker) -> of a main process, ns
+        self._delays: dict[int, int] = {}  # pid of a main process -> ns
         self._stats: dict[tuple[int, int], ProcessStat] = {}  # (pid, worker) -> the last one
         self._pause_times = PauseTimes()
         self._own_code = OwnCodeSampler(directory)
@@ -162,7 +161,7 @@ class BlockingSampler:
             used.minor_faults,
             used.copied_bytes,
             used.copies,
-            self._delays.get(process, -1),
+            self._delays.get(process[0], -1),
         ]
 
     def _place_rows(self) -> list[dict[str, Any]]:
@@ -277,10 +276,10 @@ class BlockingSampler:
 
     def _note_delay_before(self, pid: int) -> None:
         """Note how long a main process had no core before it is first seen in a loop."""
-        if (pid, _MAIN) not in self._delays:
-            self._delays[pid, _MAIN] = -1  # the kernel may not tell
+        if pid not in self._delays:
+            self._delays[pid] = -1  # the kernel may not tell
             with contextlib.suppress(OSError, ValueError, IndexError):
-                self._delays[pid, _MAIN] = int(contents(f"/proc/{pid}/schedstat").split()[1])
+                self._delays[pid] = int(contents(f"/proc/{pid}/schedstat").split()[1])
 
     def _look_at_pause(self, pid: int, in_pause: bool) -> None:
         pause = self._pause_times.look(pid, in_pause, time.monotonic())

@@ -88,8 +88,8 @@ def sane(run):
     assert (rows["enabled_ns"] >= 0).all()
     assert (rows["readings"] > 0).all()
     # CPU time of a thread is no more than the time. The kernel reads the two one after the other,
-    # and a virtual machine may be held up in between: some runs have only 50 rows.
-    assert (rows["task_clock"] <= rows["enabled_ns"] + 1000).mean() > 0.9
+    # and a virtual machine may be held up in between, once or twice in a run of 50 rows, too.
+    assert (rows["task_clock"] > rows["enabled_ns"] + 1000).sum() <= max(2, 0.01 * len(rows))
     slack = 20_000 + 2_000 * rows["readings"]
     assert (rows["enabled_ns"] <= rows["duration_ns"] * 1.5 + slack).mean() > 0.9
     for event in ("task_clock", "page_faults", "context_switches"):

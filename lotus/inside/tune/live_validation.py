@@ -34,7 +34,7 @@ class LiveValidation(TimedTraining):
         iterator.__dict__[KEY] = self
 
     def fetch_begins(self) -> None:
-        """Nothing is done to the call."""
+        """Notice a number of threads that the program has set itself."""
         self._threads.look()
 
     def counts(self, wait_s: float) -> bool:

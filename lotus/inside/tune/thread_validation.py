@@ -78,7 +78,7 @@ class ThreadValidation(TimedTraining):
         return self.over or (not self._between and super().enough())
 
     def fetch_begins(self) -> None:
-        """Nothing is done to the call."""
+        """Notice a number of threads that the program has set itself."""
         self._threads.look()
 
     def counts(self, wait_s: float) -> bool:
