@@ -96,7 +96,10 @@ def _contents(pages: list[str], caption: str = "") -> str:
 
 def _documented(name: str) -> str:
     is_class = name.rpartition(".")[2][0].isupper()
-    return f".. autoclass:: {name}\n   :members:\n" if is_class else f".. autofunction:: {name}\n"
+    if not is_class:
+        return f".. autofunction:: {name}\n"
+    # Also of its own base classes, but none of what all errors have.
+    return f".. autoclass:: {name}\n   :members:\n   :inherited-members: Exception\n"
 
 
 def _write(name: str, text: str) -> None:
