@@ -1,12 +1,12 @@
 """The status of a process of this machine, from /proc."""
 
 import os
-import resource
 import time
 from dataclasses import dataclass
 
 from lotus.inside.common import process_stat
 from lotus.inside.common.process_stat import ENDED, TICK_NS
+from lotus.inside.common.resident_memory import resident_and_shared_bytes
 
 # A page is made after its process started, which the kernel tells to a tick.
 _SLACK_NS = 5 * TICK_NS
@@ -49,18 +49,16 @@ def process_status(pid: int, lived_ns: int) -> ProcessStatus | None:
     """Return the status of the process that had this pid at `lived_ns`; None if it is gone."""
     try:
         stat = process_stat.read(pid)
-        with open(f"/proc/{pid}/statm", "rb") as file:
-            sizes = [int(word) for word in file.read().split()[1:3]]
+        resident, shared = resident_and_shared_bytes(pid)
     except (OSError, ValueError, IndexError):
         return None
     asleep = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
     start_ns = stat.start_ticks * TICK_NS - asleep
     if start_ns > lived_ns + _SLACK_NS or stat.state in ENDED:
         return None  # the number was given to another process
-    size = resource.getpagesize()
     where = _where(pid) if stat.state in ("S", "D") else ""
     cpu_ns = stat.user_ns + stat.system_ns
-    return ProcessStatus(stat.state, start_ns, cpu_ns, where, sizes[0] * size, sizes[1] * size)
+    return ProcessStatus(stat.state, start_ns, cpu_ns, where, resident, shared)
 
 
 def _where(pid: int) -> str:

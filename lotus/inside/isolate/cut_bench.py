@@ -25,6 +25,7 @@ from ..common import loader_description
 from ..common.clocks import clock
 from ..common.guard import ask, quiet
 from ..common.object_attributes import attributes
+from ..common.resident_memory import resident_bytes
 from . import access_order
 from .access_order import NotFollowed
 from .busy_time import BusyTime, reading
@@ -444,6 +445,6 @@ def words(value: Any) -> str:
 
 
 def _resident_bytes() -> int | None:
-    with quiet(OSError, ValueError, IndexError), open("/proc/self/statm") as file:
-        return int(file.readline().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    with quiet(OSError, ValueError):
+        return resident_bytes("self")
     return None

@@ -1,10 +1,11 @@
 """The memory of the program's processes, read from outside every few seconds."""
 
 import contextlib
-import resource
 import time
 from collections import Counter
 from collections.abc import Iterable
+
+from lotus.inside.common.resident_memory import resident_bytes
 
 _FIELDS = (b"Rss:", b"Pss:", b"Private_Dirty:", b"Shared_Dirty:", b"Anonymous:")
 # From a process's first reading to its second; each later distance is twice the one before it, up
@@ -48,7 +49,7 @@ class ProcessMemory:
         distance_ns = self._distance_ns.get(pid, first_ns)
         self._due_ns[pid] = now + distance_ns * self._times
         with contextlib.suppress(OSError, ValueError, KeyError, IndexError):
-            expected_ns = _resident(pid) * _NS_PER_BYTE
+            expected_ns = resident_bytes(pid) * _NS_PER_BYTE
             if expected_ns <= credit:
                 self.rows.append([now, pid, worker, *_sizes(pid), _descriptor_limit(pid)])
                 self._distance_ns[pid] = min(2 * distance_ns, _LONGEST_NS)
@@ -69,12 +70,6 @@ def _thinned(rows: list[list[int]]) -> list[list[int]]:
             kept.append(row)
         seen[row[1]] += 1
     return kept
-
-
-def _resident(pid: int) -> int:
-    """Return bytes. Raises OSError, ValueError, IndexError."""
-    with open(f"/proc/{pid}/statm", "rb") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
 
 
 def _sizes(pid: int) -> tuple[int, ...]:

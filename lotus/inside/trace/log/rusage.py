@@ -159,6 +159,7 @@ def resources(worker: int, pss: int) -> bytes:
     """Return the fixed fields of a RESOURCES frame for this process."""
     rss = descriptors = used = 0
     with quiet(OSError):
+        # Not by resident_memory: an import more, in which a signal handler may raise.
         with open("/proc/self/statm", "rb") as file:
             rss = int(file.read().split()[1]) * resource.getpagesize()
         descriptors = len(os.listdir("/proc/self/fd")) - 1

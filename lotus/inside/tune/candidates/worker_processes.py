@@ -8,7 +8,7 @@ import threading
 import time
 from contextlib import suppress
 
-from ...common import process_stat
+from ...common import process_stat, resident_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,8 +125,9 @@ def private_bytes(pid: int) -> int:
 
 
 def resident_bytes(pid: int) -> int:
-    with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm", "rb") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    """Return the memory that is in RAM; 0 if unknown."""
+    with suppress(OSError, ValueError):
+        return resident_memory.resident_bytes(pid)
     return 0
 
 

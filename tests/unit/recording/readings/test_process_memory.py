@@ -32,7 +32,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The time of the readings, in place of the real one; sizes without a process."""
     now = [10**12]
     monkeypatch.setattr(process_memory.time, "monotonic_ns", lambda: now[0])
-    monkeypatch.setattr(process_memory, "_resident", lambda pid: pid)
+    monkeypatch.setattr(process_memory, "resident_bytes", lambda pid: pid)
     monkeypatch.setattr(process_memory, "_sizes", lambda pid: (pid, 0, 0, 0, 0))
     monkeypatch.setattr(process_memory, "_descriptor_limit", lambda pid: -1)
     return now
