@@ -38,6 +38,17 @@ EXPECTED = [
     },
     {"double": (2, "")},
     {"double": (4, "")},
+    # What is called at two places has the name of the first.
+    {
+        "changes:RandomHorizontalFlip": (4, ""),
+        "changes:double[0]": (8, ""),
+        "parts:Normalize": (4, ""),
+        "parts:Compose/CenterCrop": (4, ""),
+        "heads:last": (4, ""),
+    },
+    {"image_transform:double": (4, "")},
+    {},  # too many to be transforms
+    {},
 ]
 
 AUGMENTATIONS = {

@@ -65,6 +65,13 @@ def through(name):
     return lambda data, value: getattr(data, name)(value)
 
 
+def in_turn(data, value):
+    """A data set that calls its transforms itself."""
+    for change in (*data.changes, *data.parts):
+        value = change(value)
+    return data.heads["last"](value)
+
+
 def folder_of_images():
     folder = tempfile.mkdtemp()
     os.makedirs(os.path.join(folder, "a"))
@@ -113,6 +120,12 @@ def pipelines():
         Subset(ConcatDataset([twice, Data(through("transform"), transform=double)]), [1, 5]),
     )
     yield "hugging_face", hugging_face(Data(lambda data, x: data._format_kwargs["transform"](x)))
+    loops = {"changes": [flip, double, double], "parts": (norm, v1.Compose([v1.CenterCrop(4)]))}
+    yield "loops", Data(in_turn, heads={"last": v1.Pad(1), "unused": v1.Pad(2)}, **loops)
+    yield "telling", Data(through("image_transform"), image_transform=double, augment_with=nn.ReLU)
+    many = [functools.partial(torch.mul, other=number) for number in range(17)]
+    yield "many", Data(lambda data, x: data.loads[int(x.sum()) % 17](x), loads=many)
+    yield "models", Data(lambda data, x: data.nets[0](x), nets=[nn.Flatten()], heads={"a": nn.ReLU})
 
 
 def look(dataset):

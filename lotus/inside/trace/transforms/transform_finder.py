@@ -19,15 +19,17 @@ from . import augment_hooks, stream_stages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from typing import Any
 
     from ..operation_stand_ins import StandIns
     from ..recorder import Recorder
 # Attributes of a data set that hold one callable.
 _SINGLE = ("transform", "target_transform", "transforms", "loader")
+_TELLING = ("transform", "augment", "preprocess")  # parts of other such names
 _MOST_OBJECTS = 2000  # looked at in one data set
 _MOST_ITEMS = 64  # length of a list that may contain transforms or data sets
+_MOST_CALLED = 16  # callables of a list or dictionary; more of them are data rather than transforms
 _DEEPEST = 8
 _LONGEST = 200  # characters of a name
 
@@ -75,12 +77,12 @@ class Finder:
             self.container(
                 plain, "" if name in ("transform", "transforms") else name + ":", 0, depth
             )
-        elif name in _SINGLE and callable(value):
+        elif callable(value) and (name in _SINGLE or self._tells(name, plain)):
             if any(callable(attributes(plain).get(inner)) for inner in _SINGLE[:2]):
                 self.data_set(plain, depth + 1)  # torchvision's StandardTransform
                 return
             text = "Loader" if name == "loader" else label(plain)
-            prefix = name + ":" if name == "target_transform" else ""
+            prefix = "" if name in ("transform", "transforms", "loader") else name + ":"
             replacement = self._stand_in(value, prefix + text, 0, 0, name == "loader")
             if replacement is not value:
                 self.set_attribute(owner, name, replacement)
@@ -99,6 +101,50 @@ class Finder:
             for item in value:
                 if self._is_data_set(item, name):
                     self.data_set(item, depth + 1)
+            if self._are_transforms(value):
+                self._collection(owner, name, value, list(enumerate(value)), depth)
+        elif type(value) is dict and self._are_transforms(value.values()):
+            self._collection(owner, name, value, list(value.items()), depth)
+
+    def _are_transforms(self, values: Collection[Any]) -> bool:
+        """Return whether the data set's own code may call these in turn, or choose among them."""
+        return 0 < len(values) <= _MOST_CALLED and all(
+            callable(value) and self._may_transform(original_of(value)) for value in values
+        )
+
+    def _tells(self, name: str, value: object) -> bool:
+        return any(part in name.lower() for part in _TELLING) and self._may_transform(value)
+
+    def _may_transform(self, value: object) -> bool:
+        """Return False for classes, data sets and models."""
+        if issubclass(type(value), self.module):
+            return _of_torchvision(value)
+        return not issubclass(type(value), (type, self.dataset))
+
+    def _collection(
+        self, owner: object, name: str, values: Any, items: list[tuple[Any, Any]], depth: int
+    ) -> None:
+        """Instrument the transforms in a list, tuple or dictionary of a data set."""
+        path = "" if name in ("transform", "transforms") else name + ":"
+        plain = [original_of(value) for _, value in items]
+        if type(values) is dict:
+            names = [f"{path}{key!s:.{_LONGEST}}" for key, _ in items]
+        else:
+            names = [path + text for text in numbered([label(value) for value in plain])]
+        changed: dict[Any, Any] = {}
+        for index, (key, value) in enumerate(items):
+            if self._children(plain[index]) is not None:
+                self.container(plain[index], names[index] + "/", 0, depth + 1)
+                continue
+            changed[key] = self._stand_in(value, names[index], 0, index)
+            self.inside(plain[index], changed[key], names[index], depth)
+        if type(values) is tuple:
+            after = tuple(changed.get(key, value) for key, value in items)
+            self.set_attribute(owner, name, after)
+            return
+        for key, value in changed.items():
+            values[key] = value
+        self.give_back_later(owner, name)
 
     def _is_data_set(self, value: object, name: str) -> bool:
         if issubclass(type(value), self.module):
