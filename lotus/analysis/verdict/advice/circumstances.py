@@ -74,6 +74,8 @@ class Circumstances:
     hot_in_collate: list[HotFunction] = field(default_factory=list)
     no_stacks: str = ""  # why there are no stack samples, as `Run.no_stacks`; "": not known
     dataset: str = ""  # name of its class; "": not known
+    sampler: str = ""  # class that draws the indices, also if it makes batches; "": not known
+    samples: int = 0  # length of the data set; 0: not known
     # The operation within each that has most of its time, by its name; "": none has.
     inner: Mapping[str, str] = field(default_factory=dict)
     views: tuple[float, float] = (math.nan, math.nan)  # as sent_views has them
@@ -151,11 +153,18 @@ def circumstances_of(scope: Scope, use: CoreUse, shares: DataShares | None = Non
         torch_threads=int(max(int_column(scope.epochs, "torch_threads"), default=-1)),
         threads_set_at=str(settings.get("threads_set_at") or ""),
         dataset=str(settings.get("dataset") or ""),
+        sampler=_sampler(settings),
+        samples=int(settings.get("dataset_length") or 0),
         library_threads_set=str(settings.get("library_threads_set") or ""),
         inner={name: scope.calls.mostly(name) for name in scope.calls.outermost},
         views=sent_views(scope),
         replayed=GainPrediction(scope, left_cores(scope, use)),
     )
+
+
+def _sampler(settings: Mapping[str, object]) -> str:
+    of_batches = str(settings.get("batch_sampler") or "BatchSampler")
+    return of_batches if of_batches != "BatchSampler" else str(settings.get("sampler") or "")
 
 
 def _paths(paths: pd.DataFrame) -> dict[int, str]:

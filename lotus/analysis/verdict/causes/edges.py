@@ -51,6 +51,14 @@ def _making_all(ledger: Ledger) -> float:
     )
 
 
+# The parts of a start-up, with the words that say what passed meanwhile.
+_PARTS = {
+    "iter_ns": "in iter() itself",
+    "workers_ns": "until the workers were ready",
+    "first_batch_ns": "making that batch",
+    "first_send_ns": "sending that batch",
+}
+_MOST = 2 / 3  # of the start-up
 _OF_SPAWN = ("import_ns", "unpickle_ns")  # of workers that were spawned
 
 
@@ -79,9 +87,26 @@ def _startup_title(charge: Charge, circumstances: Circumstances) -> str:
         if circumstances.times_created > 1
         else ""
     )
-    text = "start-up: from iter() to the first batch" + again
+    text = f"start-up: from iter() to the first batch{again}"
     taken = ratio(charge.taken_ns, charge.ns)
-    return text + (f" ({share(taken)} of it waiting for a core)" if taken >= _MUCH_TAKEN else "")
+    part = _main_part(charge.evidence)
+    notes = [f"most of it {_PARTS[part]}"] if part else []
+    if taken >= _MUCH_TAKEN:
+        notes.append(f"{share(taken)} of it waiting for a core")
+    return f"{text} ({'; '.join(notes)})" if notes else text
+
+
+def _main_part(evidence: Mapping[str, float]) -> str:
+    """Return the part that has most of the start-up, which the title names; "" if none has."""
+    whole = sum(evidence.get(part, 0.0) for part in _PARTS)
+    part = _largest_part(evidence)
+    if not evidence.get(part, 0.0) >= _MOST * whole > 0.0:
+        return ""
+    return "" if part == "first_batch_ns" and _is_filling(evidence) else part
+
+
+def _largest_part(evidence: Mapping[str, float]) -> str:
+    return max(_PARTS, key=lambda part: evidence.get(part, 0.0))
 
 
 def _against_startup(charge: Charge, circumstances: Circumstances) -> Advice:
@@ -107,9 +132,10 @@ def _against_startup(charge: Charge, circumstances: Circumstances) -> Advice:
             f"{', or start them with fork' if circumstances.spawned else ''}.",
             _MADE_ONCE.or_code(circumstances.call_site),
         )
-    if again and circumstances.left:
-        return Advice(_AGAINST_LEAVING)
     most = _against_most_of_startup(evidence, circumstances)
+    if again and circumstances.left:
+        makes = circumstances.iterable and _main_part(evidence) == "first_batch_ns"
+        return Advice(f"{_AGAINST_LEAVING} {most.text}" if makes else _AGAINST_LEAVING)
     if not again or circumstances.persistent or _begins_each_epoch(evidence, circumstances):
         return most
     kept = keep_workers(circumstances).with_changes(most.remedy.changes)
@@ -127,8 +153,7 @@ def _kept_instead(circumstances: Circumstances) -> str:
 
 def _against_most_of_startup(evidence: Mapping[str, float], circumstances: Circumstances) -> Advice:
     """Return advice against the largest part of the start-up."""
-    parts = ("iter_ns", "workers_ns", "first_batch_ns", "first_send_ns")
-    largest = max(parts, key=lambda part: evidence.get(part, 0.0))
+    largest = _largest_part(evidence)
     if largest == "first_batch_ns" and _is_filling(evidence):
         return Advice(
             "Most of it is the wait for the first batch of each epoch, as no batch was prefetched: "

@@ -19,7 +19,7 @@ from lotus.analysis.verdict.advice.remedy import (
 )
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
 from lotus.analysis.verdict.loop_time.ledger import Ledger
-from lotus.common.formatting import duration, share, size
+from lotus.common.formatting import amount, duration, share, size
 
 
 def _sending(ledger: Ledger) -> Iterable[Charge]:
@@ -245,18 +245,50 @@ def _handover_reason(evidence: Evidence) -> str:
     return f"The sampler took {duration(evidence['sampler_ns'])}{of_it}."
 
 
+# Samplers of torch that draw the indices of a whole epoch before they yield the first.
+_DRAW_AT_ONCE = ("RandomSampler", "WeightedRandomSampler", "DistributedSampler")
+_MANY = 200_000  # indices, which take some 20 ms
+
+
+def _against_drawing_all(circumstances: Circumstances) -> Advice:
+    name, weighted = circumstances.sampler, circumstances.sampler == "WeightedRandomSampler"
+    if not weighted and 0 < circumstances.samples < _MANY:
+        return Advice(
+            f"{name} draws {amount(circumstances.samples)} indices at once, which is quick, but "
+            "first asks the data set for its length: look at its __len__."
+        )
+    text = f"{name} draws the indices of a whole epoch before it yields the first"
+    if circumstances.left:
+        return Advice(
+            f"{text}, and the program leaves each loop before its end: take all batches from one "
+            "iterator, with `batches = iter(loader)` before the loops and `next(batches)` in them"
+            f"{', or lower its num_samples' if weighted else ''}."
+        )
+    fewer = "lower its num_samples, or " if weighted else ""
+    return Advice(
+        f"{text}: {fewer}write a sampler that shuffles blocks of indices, and draws each block "
+        "when it is needed."
+    )
+
+
 def _handover_title(charge: Charge, circumstances: Circumstances) -> str:
     if _draws_first(charge):
-        return "the sampler, in the main process, before the first batch of each epoch"
+        title = "the sampler, in the main process, before the first batch of each epoch"
+        return f"{title}: {circumstances.sampler}" if circumstances.sampler else title
     is_sampler = _is_sampler(charge)
     if circumstances.hot_in_sampler and is_sampler is not False:
         return f"the sampler, in the main process: {of_program(circumstances.hot_in_sampler)}"
     if is_sampler is None:
         return HANDOVER.title
-    return "the sampler, in the main process" if is_sampler else _OTHER_WORK
+    if not is_sampler:
+        return _OTHER_WORK
+    named = f": {circumstances.sampler}" if circumstances.sampler else ""
+    return f"the sampler, in the main process{named}"
 
 
 def _against_handover(charge: Charge, circumstances: Circumstances) -> Advice:
+    if _draws_first(charge) and circumstances.sampler in _DRAW_AT_ONCE:
+        return _against_drawing_all(circumstances)
     if _draws_first(charge):
         return Advice(
             "Look at what the sampler's __iter__ does before it yields its first index: read "

@@ -1,6 +1,7 @@
 """What is advised where workers that are started by spawn take long to start."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -198,3 +199,27 @@ def test_workers_are_to_be_kept_only_where_they_are_started_again(epochs: int, k
     first = next(cause for cause in verdict(scope).causes if cause.kind == "shut-down")
     assert bool(first.remedy.setting) == kept
     assert ("persistent_workers=True" in first.advice) == kept
+
+
+@pytest.mark.parametrize(
+    ("slow", "words"),
+    [
+        ({"iter": 600.0}, "in iter() itself"),
+        ({"spawn": 600.0}, "until the workers were ready"),
+        ({"first_sample": 600.0}, "making that batch"),
+        ({"first_pickle": 600.0}, "sending that batch"),
+        ({"iter": 300.0, "first_sample": 300.0}, ""),
+    ],
+)
+def test_the_title_says_what_takes_most_of_a_start(slow: dict[str, Any], words: str) -> None:
+    title = verdict(scopes(Plan(epochs=4, batches=4, **slow).run())[0]).causes[0].title
+    named = f" (most of it {words})" if words else ""
+    assert title == f"start-up: from iter() to the first batch{named}"
+
+
+def test_what_a_stream_does_first_is_told_also_of_loops_that_are_left() -> None:
+    run = Plan(epochs=4, batches=8, first_sample=600.0).run()
+    run.loaders["dataset_kind"], run.epochs["exhausted"] = "iterable", False
+    advice = verdict(scopes(run)[0]).causes[0].advice
+    assert advice.startswith("The program leaves each loop before its end")
+    assert "before it yields its first sample" in advice
