@@ -90,7 +90,7 @@ def _startup_title(charge: Charge, circumstances: Circumstances) -> str:
     text = f"start-up: from iter() to the first batch{again}"
     taken = ratio(charge.taken_ns, charge.ns)
     part = _main_part(charge.evidence)
-    notes = [f"most of it {_PARTS[part]}"] if part else []
+    notes = [f"most of it {_PARTS[part]}"] if part and taken < _MOST else []
     if taken >= _MUCH_TAKEN:
         notes.append(f"{share(taken)} of it waiting for a core")
     return f"{text} ({'; '.join(notes)})" if notes else text
