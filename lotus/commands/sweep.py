@@ -1,17 +1,15 @@
 """`lotus sweep`: run a command once per loader setting, and see where more workers stop helping."""
 
 import argparse
-import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lotus.commands.common import arguments, options
 from lotus.settings.space import START_METHODS
 
 if TYPE_CHECKING:
-    from lotus.sweep.sweep_plan import SweepPlan
-    from lotus.sweep.sweep_record import Sweep
+    from lotus.sweep.sweep_request import SweepRequest
 
 NAME = "sweep"
 HELP = "run a command with several loader settings, to find how many workers help"
@@ -124,132 +122,56 @@ def _add_varied(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from lotus.common.progress import progress
-    from lotus.common.stderr import say
     from lotus.reporters.sweep import sweep_progress
     from lotus.sweep import sweep_plan, sweep_record, sweep_runner, sweep_summary
 
+    request = _request(args)
     if args.resume is not None:
         path = args.resume
-        _check_resumed(args, sweep_record.load(path))
+        request.check_resumed(sweep_record.load(path))
         command = sweep_plan.command_of(sweep_record.load(path), options.command(args))
     else:
         hint = "try `lotus sweep --workers 1,2,4 -- python train.py`"
         command = options.required_command(args, NAME, hint)
-        path = sweep_plan.begin(args.output, command, _plan(args), args.seed)
-    again = f"lotus sweep --resume {shlex.quote(str(path))}"
-    shown = (
-        sweep_runner.Progress()
-        if args.quiet
-        else sweep_progress.LiveProgress(sys.stderr.isatty(), sweep_record.load(path).varied)
-    )
+        path = sweep_plan.begin(args.output, command, request.plan(), args.seed)
+    shown = sweep_runner.Progress()
     if not args.quiet:
-        sweep_progress.intend(sweep_record.load(path))
+        sweep = sweep_record.load(path)
+        shown = sweep_progress.LiveProgress(sys.stderr.isatty(), sweep.varied)
+        sweep_progress.intend(sweep)
     try:
         swept = sweep_runner.run(path, command, shown, args.show_output)
     except KeyboardInterrupt:  # between two runs
-        say(f"lotus: stopped; continue with: {again}", _line())
+        sweep_progress.stopped(path)
         return 130
     if swept.signal is not None:
-        text = "lotus: stopped, the unfinished run does not count; continue with: "
-        say(text + again, _line())
+        sweep_progress.stopped(path, in_a_run=True)
         return 128 + swept.signal
-    runs = swept.sweep.manifest["runs"]
-    refused = sum(run.get("refused") is True for run in runs)
-    failed = sum(run["state"] == "failed" for run in runs) - refused
     if not args.quiet:
         with progress("reading runs") as advance:
             summary = sweep_summary.summarise(swept.sweep, advance)
         sweep_progress.conclude(summary)
-    if failed:
-        say(f"lotus: {failed} of {len(runs)} runs failed; repeat them with: {again}")
-    if refused:
-        say(
-            f"lotus: {refused} of {len(runs)} runs cannot succeed, as the loader refuses their "
-            "setting (see above)"
-        )
-    return 1 if failed or refused else 0
+    sweep_progress.list_failures(swept)
+    return 1 if swept.failed or swept.refused else 0
 
 
-def _line() -> str:
-    """Return what ends the line on which a terminal shows ^C."""
-    return "\n" if sys.stderr is not None and sys.stderr.isatty() else ""
+def _request(args: argparse.Namespace) -> "SweepRequest":
+    from lotus.sweep.sweep_request import SweepRequest
 
-
-def _plan(args: argparse.Namespace) -> "SweepPlan":
-    from lotus.settings import tuned_file
-    from lotus.settings.space import Value
-    from lotus.sweep import sweep_plan
-
-    parameters: dict[str, tuple[Value, ...] | None] = {
-        "num_workers": args.workers or _up_to(int(tuned_file.machine()["cores"])),
-        "prefetch_factor": args.prefetch,
-        "pin_memory": args.pin_memory,
-        "persistent_workers": args.persistent,
-        "start_method": args.start_method,
-    }
-    varied = {name: values for name, values in parameters.items() if values is not None}
-    return sweep_plan.SweepPlan(
-        settings=sweep_plan.combined(varied),
-        varied=tuple(varied),
-        repeat=args.repeat or 3,
-        loader=_loader(args),
+    return SweepRequest(
+        values={
+            "num_workers": args.workers,
+            "prefetch_factor": args.prefetch,
+            "pin_memory": args.pin_memory,
+            "persistent_workers": args.persistent,
+            "start_method": args.start_method,
+        },
+        repeat=args.repeat,
+        seed=args.seed,
+        loader=args.loader,
         batches=args.batches,
-        counters=_counters(args),
+        counters=args.counters,
         perf=args.perf,
         iterable_safe=args.iterable_safe,
+        output=args.output,
     )
-
-
-def _loader(args: argparse.Namespace) -> dict[str, Any] | None:
-    if args.loader is None:
-        return None
-    return {"number" if isinstance(args.loader, int) else "dataset": args.loader}
-
-
-def _counters(args: argparse.Namespace) -> str | None:
-    return None if args.counters == "none" else args.counters or "auto"
-
-
-def _check_resumed(args: argparse.Namespace, sweep: "Sweep") -> None:
-    """Raise LotusError if an option differs from the sweep that is to be continued."""
-    from lotus.common.errors import LotusError
-
-    known = sweep.manifest.get("plan")
-    plan = known if isinstance(known, dict) else {}
-    values: dict[str, tuple[object, object]] = {}  # option -> its value, that of the sweep
-    for option, value, name in (
-        ("--workers", args.workers, "num_workers"),
-        ("--prefetch", args.prefetch, "prefetch_factor"),
-        ("--pin-memory", args.pin_memory, "pin_memory"),
-        ("--persistent", args.persistent, "persistent_workers"),
-        ("--start-method", args.start_method, "start_method"),
-    ):
-        if value is not None:
-            # These mean something without workers too.
-            always = name in ("num_workers", "pin_memory")
-            settings = [setting for setting in sweep.settings() if always or setting.num_workers]
-            varied = {getattr(setting, name) for setting in settings}
-            values[option] = set(value), varied if name in sweep.varied else set()
-    further: tuple[tuple[str, object, object], ...] = (
-        ("--repeat", args.repeat, plan.get("repeat")),
-        ("--seed", args.seed, sweep.manifest.get("seed")),
-        ("--loader", _loader(args), plan.get("loader")),
-        ("--batches", args.batches, plan.get("batches")),
-        ("--counters", args.counters, plan.get("counters") or "none"),
-        ("--perf", args.perf or None, plan.get("perf")),
-        ("--iterable-safe", args.iterable_safe or None, plan.get("iterable_safe")),
-        ("--output", args.output and args.output.resolve(), sweep.path.resolve()),
-    )
-    values |= {option: (value, there) for option, value, there in further if value is not None}
-    differing = [option for option, (value, there) in values.items() if value != there]
-    if differing:
-        raise LotusError(
-            f"{', '.join(differing)}: not as in the sweep of {sweep.path}, which continues "
-            "unchanged; leave it out, or begin another sweep with -o"
-        )
-
-
-def _up_to(cores: int) -> tuple[int, ...]:
-    """Return 1, 2, 4, ... and the number of cores."""
-    powers = [1 << power for power in range(20) if 1 << power < cores]
-    return (*powers, max(cores, 1))

@@ -90,6 +90,18 @@ class Swept:
     sweep: "Sweep"
     signal: int | None = None  # that stopped it
 
+    @property
+    def refused(self) -> int:
+        """Number of runs that cannot succeed, as the loader refuses their setting."""
+        return sum(run.get("refused") is True for run in self.sweep.manifest["runs"])
+
+    @property
+    def failed(self) -> int:
+        """Number of the other runs that failed."""
+        return (
+            sum(int(run["state"] == "failed") for run in self.sweep.manifest["runs"]) - self.refused
+        )
+
 
 def run(
     path: Path, command: Sequence[str], progress: Progress | None = None, show_output: bool = False

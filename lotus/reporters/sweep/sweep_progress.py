@@ -1,16 +1,18 @@
 """Progress of a sweep on stderr: which run of how many, its rate, the remaining time."""
 
 import math
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from lotus.common import redaction
 from lotus.common.formatting import amount, command, duration, plain, plural, shorten
 from lotus.common.stderr import say
 from lotus.settings.space import Setting
 from lotus.sweep.sweep_record import Sweep
-from lotus.sweep.sweep_runner import Made, Progress
+from lotus.sweep.sweep_runner import Made, Progress, Swept
 from lotus.sweep.sweep_summary import SweepSummary, label
 
 _MOST_LOST = 5
@@ -87,6 +89,31 @@ def conclude(summary: SweepSummary) -> None:
         say(text)
     path = command([summary.path])
     say(f"next: lotus report {path} --html {path}.html")
+
+
+def stopped(path: Path, in_a_run: bool = False) -> None:
+    """Say how a sweep that a signal stopped, between two runs or in one, is continued."""
+    unfinished = ", the unfinished run does not count" if in_a_run else ""
+    # What ends the line on which a terminal shows ^C.
+    line = "\n" if sys.stderr is not None and sys.stderr.isatty() else ""
+    say(f"lotus: stopped{unfinished}; continue with: {_again(path)}", line)
+
+
+def list_failures(swept: Swept) -> None:
+    """Say how many runs failed, and which of them can be repeated; nothing if none did."""
+    count = len(swept.sweep.manifest["runs"])
+    if swept.failed:
+        again = _again(swept.sweep.path)
+        say(f"lotus: {swept.failed} of {count} runs failed; repeat them with: {again}")
+    if swept.refused:
+        say(
+            f"lotus: {swept.refused} of {count} runs cannot succeed, as the loader refuses their "
+            "setting (see above)"
+        )
+
+
+def _again(path: Path) -> str:
+    return f"lotus sweep --resume {shlex.quote(str(path))}"
 
 
 def _time(seconds: float) -> str:

@@ -1,22 +1,14 @@
-"""The plan of a sweep, and how its command line reads."""
+"""The plan of a sweep, its directory and its command."""
 
-import argparse
 import collections
 from pathlib import Path
 
 import pytest
 
-from lotus.commands import sweep as verb
 from lotus.common.errors import LotusError
 from lotus.settings.space import Setting
 from lotus.sweep import sweep_plan, sweep_record, sweep_runner
 from lotus.sweep.sweep_plan import SweepPlan, combined
-
-
-def parsed(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    verb.add_arguments(parser)
-    return parser.parse_args([*words, "--", "true"])
 
 
 def begun(path: Path, plan: SweepPlan, seed: int | None = 1, *more: str) -> sweep_record.Sweep:
@@ -113,37 +105,6 @@ def test_a_resumed_command_is_the_one_that_was_swept(tmp_path: Path) -> None:
         sweep_plan.command_of(sweep, ["false"])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--workers=1", "--workers: not as"),
-        ("--workers=0,2 --prefetch=2", "--prefetch: not as"),
-        ("--repeat=3", "--repeat: not as"),
-        ("--seed=2", "--seed: not as"),
-        ("--loader=0 --batches=1:2", "--loader, --batches: not as"),
-        ("--counters=auto", "--counters: not as"),
-        ("--perf", "--perf: not as"),
-        ("--iterable-safe", "--iterable-safe: not as"),
-        ("-o=elsewhere", "--output: not as"),
-    ],
-)
-def test_a_resumed_sweep_keeps_its_plan(tmp_path: Path, options: str, message: str) -> None:
-    begun(tmp_path / "S", PLAN)
-    before = (tmp_path / "S" / sweep_record.NAME).read_bytes()
-    with pytest.raises(LotusError, match=message):
-        verb.run(parsed(f"--resume={tmp_path / 'S'}", *options.split()))
-    assert (tmp_path / "S" / sweep_record.NAME).read_bytes() == before
-
-
-def test_a_resumed_sweep_may_be_told_what_it_is(tmp_path: Path) -> None:
-    sweep = begun(tmp_path / "S", PLAN)
-    same = "--workers=4,2,1,0 --repeat=4 --seed=1 --counters=none".split()
-    before = (tmp_path / "S" / sweep_record.NAME).read_bytes()
-    verb._check_resumed(parsed(f"-o={tmp_path / 'S'}", *same), sweep)
-    verb._check_resumed(parsed(), sweep)
-    assert (tmp_path / "S" / sweep_record.NAME).read_bytes() == before
-
-
 def test_a_damaged_sweep_does_not_go_on(tmp_path: Path) -> None:
     sweep = begun(tmp_path, PLAN)
     sweep_record.write(tmp_path, {**sweep.manifest, "plan": {"loader": None}})
@@ -163,35 +124,3 @@ def test_the_last_lines_of_a_log_are_not_all_of_it(tmp_path: Path) -> None:
     log.write_bytes(b"first\n" * 100_000 + b"\xff\nlast  \n\n\n")
     assert sweep_runner.last_lines(log, 2) == ("\ufffd", "last")
     assert sweep_runner.last_lines(tmp_path / "none") == ()
-
-
-def test_options_become_a_plan() -> None:
-    words = "--workers 4,0,2,2 --prefetch 2,8 --pin-memory on --start-method spawn --repeat 5"
-    plan = verb._plan(parsed(*words.split(), "--loader", "Train", "--counters", "none"))
-    assert plan.varied == ("num_workers", "prefetch_factor", "pin_memory", "start_method")
-    assert plan.settings == (
-        Setting(0, pin_memory=True),
-        *(Setting(workers, two, True, False, "spawn") for workers in (2, 4) for two in (2, 8)),
-    )
-    assert (plan.repeat, plan.loader, plan.counters) == (5, {"dataset": "Train"}, None)
-    assert verb._plan(parsed("--loader", "1")).loader == {"number": 1}
-
-
-def test_by_default_workers_go_up_to_the_cores() -> None:
-    assert verb._up_to(1) == (1,)
-    assert verb._up_to(6) == (1, 2, 4, 6)
-    assert verb._up_to(16) == (1, 2, 4, 8, 16)
-    plan = verb._plan(parsed())
-    assert plan.varied == ("num_workers",)
-    assert plan.counters == "auto"
-
-
-@pytest.mark.parametrize(
-    "words",
-    ["--workers -1", "--workers 1,,2", "--workers x", "--workers 1e9", "--prefetch 0",
-     "--pin-memory yes", "--start-method thread", "--repeat 0", "--seed -1", "--batches 5:2"],
-)  # fmt: skip
-def test_what_is_no_value_is_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        parsed(*words.replace(" ", "=").split())
-    assert "error: argument --" in capsys.readouterr().err
