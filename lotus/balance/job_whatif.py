@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
-from lotus.balance.rank_measurements import Job, Rank
+from lotus.balance.rank_measurements import Job, Rank, measure
 from lotus.balance.time_fit import curve
 from lotus.common.array_types import Floats
 from lotus.common.errors import LotusError
+from lotus.reading.run import load
+from lotus.settings import share_plan
 from lotus.tune.simulation import model_error
 from lotus.tune.simulation.job_simulation import (
     COLLECTIVES,
@@ -70,6 +73,28 @@ class JobPrediction:
         if not model_error.predicts(self.error):
             return None
         return self.then.samples_per_s / self.today.samples_per_s
+
+
+def stragglers(ranks: int | None, chance: float | None, times: float | None) -> Stragglers:
+    """Return the stragglers that were asked for; None: not given.
+
+    Raises LotusError if it was only said how slow they are.
+    """
+    if times is not None and not (ranks or chance):
+        raise LotusError("--slower needs --stragglers N or --straggler-chance P")
+    return Stragglers(ranks or 0, chance or 0.0, Stragglers.times if times is None else times)
+
+
+def answer_of_run(
+    path: Path, question: JobChange, loader: int | None = None, plan: Path | None = None
+) -> JobPrediction:
+    """Read the run of a job and answer a question about one of its loaders.
+
+    `plan` is a balance.json, whose batch sizes replace those of `question`. Raises LotusError.
+    """
+    if plan is not None:
+        question = replace(question, batch_sizes=share_plan.read(plan).batch_sizes)
+    return answer(measure(load(path), loader), question)
 
 
 def answer(job: Job, question: JobChange) -> JobPrediction:

@@ -1,12 +1,11 @@
 """`lotus whatif`: replay a recorded run with other settings, on another machine."""
 
 import argparse
-import shlex
 from pathlib import Path
+from typing import Any
 
 from lotus.commands.common import arguments, options, output
 from lotus.common.errors import LotusError
-from lotus.common.formatting import plain
 from lotus.common.progress import progress
 
 NAME = "whatif"
@@ -44,7 +43,6 @@ _ONE_RANK_OPTIONS = (
     "pin_memory", "persistent_workers", "in_order", "cores", "speedup", "latency", "bandwidth",
     "sample_bytes", "epochs", "batches", "also",
 )  # fmt: skip
-_CHANGES = ("workers", "prefetch", *_ONE_RANK_OPTIONS)
 _JOB_OPTIONS = (
     "plan", "stragglers", "straggler_chance", "slower", "collective", "gradients", "link_latency",
     "link_bandwidth", "steps", "seed",
@@ -233,24 +231,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _simulate_job(args: argparse.Namespace) -> int:
-    from lotus.balance.job_whatif import STEPS, JobChange, answer
-    from lotus.balance.rank_measurements import measure
-    from lotus.reading.run import load
-    from lotus.reporters.base import console
+    from lotus.balance.job_whatif import STEPS, JobChange, answer_of_run, stragglers
     from lotus.reporters.ranks import job_report
-    from lotus.settings import share_plan
-    from lotus.tune.simulation.job_simulation import Stragglers
 
-    sizes = None if args.plan is None else share_plan.read(args.plan).batch_sizes
-    slower = 2.0 if args.slower is None else args.slower
-    if args.slower is not None and not (args.stragglers or args.straggler_chance):
-        raise LotusError("--slower needs --stragglers N or --straggler-chance P")
     question = JobChange(
         ranks=args.ranks,
         workers=args.workers,
         prefetch=args.prefetch,
-        batch_sizes=sizes,
-        stragglers=Stragglers(args.stragglers or 0, args.straggler_chance or 0.0, slower),
+        stragglers=stragglers(args.stragglers, args.straggler_chance, args.slower),
         collective=args.collective or "ring",
         gradients=None if args.gradients is None else float(args.gradients),
         link_latency_ns=args.link_latency,
@@ -259,29 +247,14 @@ def _simulate_job(args: argparse.Namespace) -> int:
         seed=args.seed or 0,
     )
     with progress("reading"):
-        answered = answer(measure(load(args.run_directory), args.loader), question)
-    if args.json:
-        output.print_document(job_report.document(answered))
-    else:
-        job_report.write(console.plain_console(), answered)
-    return 0
+        answered = answer_of_run(args.run_directory, question, args.loader, args.plan)
+    return _print(args, answered, job_report)
 
 
 def _replay_loader(args: argparse.Namespace) -> int:
-    from lotus.reading.run import load
-    from lotus.reporters.base.console import plain_console
     from lotus.reporters.tune import whatif_report
-    from lotus.tune.simulation.run_profile import contention, profile
-    from lotus.tune.simulation.what_if import WhatIfQuestion, answer
+    from lotus.tune.simulation.what_if import WhatIfQuestion, answer_of_run
 
-    with progress("reading"):
-        made = profile(load(args.run_directory), args.loader, args.step_cores)
-        slower = 0.0
-        if args.also is not None:
-            slower = contention(made, profile(load(args.also), args.loader, args.step_cores))
-    if all(getattr(args, name) in (None, []) for name in _CHANGES):
-        run = plain(shlex.quote(str(args.run_directory)))
-        raise LotusError(f"no change was asked for; try: lotus whatif {run} --workers 2")
     question = WhatIfQuestion(
         num_workers=args.workers,
         prefetch_factor=args.prefetch,
@@ -295,11 +268,19 @@ def _replay_loader(args: argparse.Namespace) -> int:
         sample_bytes=args.sample_bytes,
         epochs=args.epochs,
         batches=args.batches,
-        contention=slower,
     )
-    answered = answer(made, question)
+    with progress("reading"):
+        answered = answer_of_run(
+            args.run_directory, question, args.loader, args.step_cores, args.also
+        )
+    return _print(args, answered, whatif_report)
+
+
+def _print(args: argparse.Namespace, answered: Any, report: Any) -> int:
+    from lotus.reporters.base.console import plain_console
+
     if args.json:
-        output.print_document(whatif_report.document(answered))
+        output.print_document(report.document(answered))
     else:
-        whatif_report.write(plain_console(), answered)
+        report.write(plain_console(), answered)
     return 0

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from lotus.common.errors import LotusError
-from lotus.common.formatting import plural
+from lotus.common.formatting import plain, plural
+from lotus.reading.run import load
 from lotus.settings.space import Setting
 from lotus.tune.simulation import model_error
 from lotus.tune.simulation.bottleneck import Binding, binding
 from lotus.tune.simulation.loader_simulation import simulate
-from lotus.tune.simulation.run_profile import Figures, RunProfile
+from lotus.tune.simulation.run_profile import Figures, RunProfile, contention, profile
 from lotus.tune.simulation.simulation_types import LoaderOutcome, Machine, Work
 
 
@@ -75,6 +78,30 @@ class WhatIfAnswer:
         if self.times is None or not model_error.predicts(error):
             return None
         return self.then.steady_samples_per_s / max(self.today.steady_samples_per_s, 1e-9)
+
+
+def answer_of_run(
+    path: Path,
+    question: WhatIfQuestion,
+    loader: int | None = None,
+    step_cores: float = 1.0,
+    also: Path | None = None,
+) -> WhatIfAnswer:
+    """Read a run and answer a question about one of its loaders.
+
+    `loader` and `step_cores` are as for `profile`. `also` is a run of the same program with another
+    number of workers; it replaces the contention of `question`. Raises LotusError.
+    """
+    made = profile(load(path), loader, step_cores)
+    if also is not None:
+        measured = contention(made, profile(load(also), loader, step_cores))
+        question = dataclasses.replace(question, contention=measured)
+    elif question == WhatIfQuestion():
+        raise LotusError(
+            "no change was asked for; try: lotus whatif "
+            f"{plain(shlex.quote(str(path)))} --workers 2"
+        )
+    return answer(made, question)
 
 
 def answer(profile: RunProfile, question: WhatIfQuestion) -> WhatIfAnswer:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lotus.balance.job_whatif import JobChange, JobPrediction, answer
+from lotus.balance.job_whatif import JobChange, JobPrediction, answer, stragglers
 from lotus.balance.rank_measurements import measure
 from lotus.cli import main
 from lotus.common.errors import LotusError
@@ -152,6 +152,14 @@ def test_balance_writes_what_lotus_run_reads(
     assert document["quantities"]["NL"] == "as given"
     assert main(["balance", run]) == 0
     assert "-o balance.json" in capsys.readouterr().out
+
+
+def test_stragglers_are_twice_as_slow_unless_it_was_said() -> None:
+    assert stragglers(None, None, None) == Stragglers()
+    assert stragglers(3, None, None) == Stragglers(3, 0.0, 2.0)
+    assert stragglers(None, 0.1, 4.0) == Stragglers(0, 0.1, 4.0)
+    with pytest.raises(LotusError, match="--slower needs --stragglers"):
+        stragglers(0, None, 4.0)
 
 
 def test_whatif_with_ranks(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

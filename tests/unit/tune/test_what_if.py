@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 import math
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -13,8 +14,9 @@ from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.reporters.base.console import plain_console
 from lotus.reporters.tune import whatif_report as reporter
+from lotus.tune.simulation import what_if
 from lotus.tune.simulation.run_profile import profile
-from lotus.tune.simulation.what_if import WhatIfQuestion, answer
+from lotus.tune.simulation.what_if import WhatIfQuestion, answer, answer_of_run
 from tests.simulation import simulate
 from tests.unit.simulated import Plan
 
@@ -70,6 +72,19 @@ def test_a_bandwidth_needs_bytes():
     assert result.then_binding.resource == "storage"
     measured = reply(Plan(workers=2, read_bytes=10_000), bandwidth=1e6)
     assert measured.then.steady_samples_per_s == pytest.approx(100, rel=0.1)
+
+
+def test_a_question_about_a_recorded_run(monkeypatch):
+    runs = {"R": PLAN.run(), "R1": Plan(workers=1, step=1.0, cores=16).run()}
+    monkeypatch.setattr(what_if, "load", lambda path: runs[str(path)])
+    more = WhatIfQuestion(num_workers=8)
+    result = answer_of_run(Path("R"), more, step_cores=0.0)
+    assert result.times == reply(num_workers=8).times
+    assert any("--also" in note for note in result.notes)
+    result = answer_of_run(Path("R"), dataclasses.replace(more, contention=9.0), also=Path("R1"))
+    assert result.contention < 1, "as the other run shows it"
+    with pytest.raises(LotusError, match="try: lotus whatif R --workers 2"):
+        answer_of_run(Path("R"), WhatIfQuestion())
 
 
 def misjudged(times, **question):
