@@ -46,7 +46,7 @@ sys.exit(lotus.__file__.split("/lib/")[0] != sys.prefix or (native_hooks.MODULE 
 """
 
 
-class Failed(Exception):
+class CheckFailedError(Exception):
     """A step that did not do what it should, with what it printed."""
 
 
@@ -69,7 +69,7 @@ class Environment:
         )  # fmt: skip
         if completed.returncode or shows not in completed.stdout:
             command = " ".join([program, *words])
-            raise Failed(
+            raise CheckFailedError(
                 f"{command} (exit code {completed.returncode}):\n{completed.stdout[-3000:]}"
             )
         return time.perf_counter() - begin
@@ -144,7 +144,7 @@ def main() -> int:
             try:
                 line = check(version, python, torches.get(version), Path(folder))
                 tried.add(version)
-            except Failed as error:
+            except CheckFailedError as error:
                 failed, line = True, f"Python {version} FAILED: {error}"
         print(line, flush=True)
     print(f"load {os.getloadavg()[0]:.1f}, {len(os.sched_getaffinity(0))} CPUs")

@@ -15,14 +15,14 @@ from lotus.advise.cache_timing import LEAST_ROUNDS, CacheTiming, EpochRound, Epo
 from lotus.advise.ceilings import REAL
 from lotus.advise.fed_blocks import BlockTimer, FedBlock, Feeds
 from lotus.settings import sample_caches
-from lotus.tune.program.program import TrialFailed
+from lotus.tune.program.program import TrialError
 
 FILLING, CACHED = "filling", "cached"  # as in lotus/inside/tune/fed_training.py
 _ENOUGH, _PRECISE = 6, 0.02  # rounds, and half the interval's width, from which it may end
 _LONGER = 2  # times the budget, if fewer than LEAST_ROUNDS fit into it
 
 
-class TooLong(Exception):
+class TooLongError(Exception):
     """Too few blocks fit into the budget; the reason is a clause."""
 
 
@@ -44,7 +44,7 @@ def measure(
     interrupted, ended = False, ""
     try:
         blocks.run(epochs)
-    except (TrialFailed, TooLong) as error:
+    except (TrialError, TooLongError) as error:
         ended = str(error)
     except KeyboardInterrupt:
         interrupted, ended = not program.problem, program.problem or "it was interrupted"
@@ -75,9 +75,12 @@ class _CacheBlocks:
         return _LONGER * self._budget_s - self._spent_s()
 
     def run(self, epochs: int) -> None:
-        """Measure rounds until time is up or the saving is precise. Raises as `_round`, TooLong."""
+        """Measure rounds until time is up or the saving is precise.
+
+        Raises as `_round`, and TooLongError.
+        """
         if self._program.watched.batches is None:
-            raise TrialFailed("the number of its batches is not known")
+            raise TrialError("the number of its batches is not known")
         self._fits(LEAST_ROUNDS * self._timer.least_s(self._kinds))
         while True:
             start = self._clock()
@@ -91,7 +94,7 @@ class _CacheBlocks:
     def _fits(self, needed_s: float) -> None:
         if needed_s > _LONGER * self._budget_s:
             enough = math.ceil(needed_s * 1.2 / _LONGER / 10) * 10
-            raise TooLong(
+            raise TooLongError(
                 f"its batches take too long for --budget {self._budget_s:g}s; "
                 f"--budget {enough}s may do"
             )
@@ -102,7 +105,7 @@ class _CacheBlocks:
         return known and len(self._rounds) >= _ENOUGH
 
     def _round(self) -> None:
-        """Measure a block of each kind. Raises TrialFailed."""
+        """Measure a block of each kind. Raises TrialError."""
         done: dict[str, FedBlock] = {}
         # The samples that were just filled are cached; the block without a cache goes first or
         # last.
@@ -110,7 +113,7 @@ class _CacheBlocks:
         for kind in (FILLING, CACHED, REAL) if last else self._kinds:
             block = self._timer.time(kind, self._left_s)
             if block is None:
-                raise TooLong(
+                raise TooLongError(
                     f"the time was too short: give more than --budget {self._budget_s:g}s"
                 )
             done[kind] = block
@@ -119,10 +122,10 @@ class _CacheBlocks:
         self._rounds.append(done)
 
     def _look(self) -> None:
-        """Look whether samples were cached. Raises TrialFailed."""
+        """Look whether samples were cached. Raises TrialError."""
         caches = [sample_caches.read(folder) for folder in self._folder.iterdir()]
         if not any(cache is not None and cache.samples for cache in caches):
-            raise TrialFailed("its samples were not cached when that was tried")
+            raise TrialError("its samples were not cached when that was tried")
 
     def timing(self, interrupted: bool = False, ended: str = "") -> CacheTiming:
         """Return the result so far."""

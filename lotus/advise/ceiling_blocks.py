@@ -23,7 +23,7 @@ from lotus.advise.ceilings import (
 )
 from lotus.advise.fed_blocks import BlockTimer, FedBlock, Feeds
 from lotus.common.formatting import duration, share
-from lotus.tune.program.program import TrialFailed
+from lotus.tune.program.program import TrialError
 from lotus.tune.search.trial_rates import Speedup
 
 _SHORT = "the time was too short: give more with --budget"
@@ -60,7 +60,7 @@ def measure(
     interrupted, failure = False, ""
     try:
         blocks.run()
-    except TrialFailed as error:
+    except TrialError as error:
         failure = f"the ceiling cannot be measured: {error}"
     except KeyboardInterrupt:
         interrupted = not program.problem
@@ -133,7 +133,7 @@ class _Blocks:
         for kind in self._kinds[:: -1 if turn else 1]:
             try:
                 block = self._block(kind)
-            except TrialFailed as error:
+            except TrialError as error:
                 if kind in (REAL, FREE):
                     raise
                 self._leave_out(kind, why=str(error))

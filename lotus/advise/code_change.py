@@ -29,7 +29,7 @@ _MOST_BYTES = 1 << 20  # of a file of code
 Edits = Sequence[Sequence[str]]
 
 
-class Unclear(Exception):
+class UnclearEditError(Exception):
     """It is not certain where an edit belongs."""
 
 
@@ -58,7 +58,7 @@ class CodePlaces:
         try:
             changed = _Editing(self).changed(edits)
             ast.parse(changed)
-        except (Unclear, SyntaxError, ValueError):
+        except (UnclearEditError, SyntaxError, ValueError):
             return ""
         lines = difflib.unified_diff(
             self.source.splitlines(keepends=True),
@@ -156,7 +156,7 @@ class _Editing:
         self._changes: list[tuple[int, int, str]] = []
 
     def changed(self, edits: Edits) -> str:
-        """Return the source with all edits. Raises Unclear."""
+        """Return the source with all edits. Raises UnclearEditError."""
         imports: list[str] = []
         definitions: list[str] = []
         for edit in edits:
@@ -183,18 +183,18 @@ class _Editing:
     def _made(self, match: re.Match[str]) -> str:
         call = self._call(match.group(1))
         if any(isinstance(each, ast.Name) for part in _arguments(call) for each in ast.walk(part)):
-            raise Unclear  # its values are not known above
+            raise UnclearEditError  # its values are not known above
         return self._text(call)
 
     def _place(self, kind: str) -> int:
         if self._places.kinds.count(kind) != 1:
-            raise Unclear
+            raise UnclearEditError
         return self._places.kinds.index(kind)
 
     def _call(self, kind: str) -> ast.Call:
         call = self._places.calls[self._place(kind)]
         if call is None:
-            raise Unclear
+            raise UnclearEditError
         return call
 
     def _edit_item(self, how: str, kind: str, code: str = "") -> None:
@@ -209,11 +209,11 @@ class _Editing:
         elif how == "replace":
             call = self._call(kind)
             if call is not items[place]:  # others may use the name, too
-                raise Unclear
+                raise UnclearEditError
             arguments = ", ".join(map(self._text, _arguments(call)))
             self._changes.append((start, end, code.replace("{args}", arguments)))
         else:
-            raise Unclear
+            raise UnclearEditError
 
     def _add_argument(self, kind: str, code: str) -> None:
         calls = [
@@ -229,7 +229,7 @@ class _Editing:
             ]
         name = code.partition("=")[0]
         if len(calls) != 1 or any(word.arg in (name, None) for word in calls[0].keywords):
-            raise Unclear
+            raise UnclearEditError
         arguments = _arguments(calls[0])
         at = max(self._span(each)[1] for each in arguments) if arguments else None
         if at is None:
@@ -248,12 +248,12 @@ class _Editing:
             if isinstance(node, (ast.Import, ast.ImportFrom))
         ]
         if not lines:
-            raise Unclear
+            raise UnclearEditError
         return self._starts[max(lines)]
 
     def _span(self, node: ast.expr | ast.keyword) -> tuple[int, int]:
         if node.end_lineno is None or node.end_col_offset is None:
-            raise Unclear
+            raise UnclearEditError
         return (
             self._starts[node.lineno - 1] + node.col_offset,
             self._starts[node.end_lineno - 1] + node.end_col_offset,

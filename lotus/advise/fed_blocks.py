@@ -10,7 +10,7 @@ from typing import Protocol
 
 from lotus.inside.tune.candidates.trial_requests import Feed, Reply, Request
 from lotus.settings.space import TORCH_PREFETCH, Setting
-from lotus.tune.program.program import TrialFailed, Watched
+from lotus.tune.program.program import TrialError, Watched
 
 _ROUNDS = 8  # to be aimed at
 _LONGEST_S = 2.5  # of a block, unless a few batches take longer
@@ -72,7 +72,7 @@ class BlockTimer:
         return len(kinds) * (self._least + _PAUSE) * self.usual_s
 
     def time(self, kind: str, left_s: Callable[[], float]) -> FedBlock | None:
-        """Time a block; None if `left_s` was too short for it. Raises TrialFailed."""
+        """Time a block; None if `left_s` was too short for it. Raises TrialError."""
         setting, batch_s = self._program.watched.setting, self._batch_s[kind]
         burst = max(setting.num_workers, 1)
         wanted = int(self._block_s / batch_s) if batch_s > 0 else _MOST
@@ -83,7 +83,7 @@ class BlockTimer:
         seconds = max(min(patience_s, left_s()), self._block_s)
         reply = self._program.perform(setting, Feed(kind, batches, seconds))
         if reply.refused:
-            raise TrialFailed(reply.refused)
+            raise TrialError(reply.refused)
         self.over = self.over or reply.over
         count = len(reply.steps_s) // burst * burst  # workers deliver their batches in bursts
         if count < min(self._least, batches):

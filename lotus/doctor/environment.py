@@ -259,14 +259,14 @@ def python() -> Python | None:
 
 def library(package: str, path: Path, debug: Path = Path("/usr/lib/debug")) -> Library:
     """Return which functions of the file have names. Reads only its headers."""
-    from native_map.errors import Unusable
+    from native_map.errors import UnusableError
     from native_map.symbols.elf import Elf
 
     try:
         elf = Elf.open(str(path))
         names = {section.name for section in elf.sections}
         build = elf.build_id
-    except Unusable:
+    except UnusableError:
         return Library(package, str(path), "unreadable", False)
     if {".symtab", ".gnu_debugdata"} & names:
         symbols = "all"

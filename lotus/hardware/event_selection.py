@@ -62,7 +62,7 @@ def choose(
     event_table: "EventTable | None" = None,
 ) -> Chosen:
     """Return the result of `choose_counters` and the definitions. Raises LotusError."""
-    from native_map.errors import Unusable
+    from native_map.errors import UnusableError
     from native_map.events import cpu as cpus
     from native_map.events import pmu
     from native_map.events.metrics import gives
@@ -93,7 +93,7 @@ def choose(
             if all(probe.counts_rightly(group) for group in groups):
                 break
             fits -= 1
-    except Unusable as error:
+    except UnusableError as error:
         raise LotusError(str(error)) from error
     shares = {"frontend_bound", "backend_bound", "retiring", "bad_speculation"}
     measures = gives([event.name for group in groups for event in group], event_table)
@@ -136,7 +136,7 @@ def _candidates(
     cpu: "Cpu", event_table: "EventTable", wanted: Sequence[str], sysfs: Path
 ) -> list[tuple["PmuEvent", Event]]:
     """Return all events that may be chosen, as native_map defines them and as they are opened."""
-    from native_map.errors import Unusable
+    from native_map.errors import UnusableError
     from native_map.events import pmu
 
     opened: dict[PmuEvent, Event] = {}
@@ -146,7 +146,7 @@ def _candidates(
             name = "topdown" if "topdown" in event_table.sets else "generic"
         events = [event for form in event_table.sets.get(name, ()) for event in form.events]
         for event in (*pmu.choose(cpu, MOST_AT_ONCE, None, (word,), event_table).events, *events):
-            with contextlib.suppress(Unusable):  # this machine has no such unit
+            with contextlib.suppress(UnusableError):  # this machine has no such unit
                 opened[event] = _as_opened(event, sysfs)
     # Cycles and instructions first: they are in every group.
     return sorted(opened.items(), key=lambda pair: pair[0].name not in ("cycles", "instructions"))
@@ -187,7 +187,7 @@ def _named_on_arm(sysfs: Path) -> set[int]:
 
 
 def _as_opened(ours: "PmuEvent", sysfs: Path) -> Event:
-    """Raises Unusable if this machine has no such unit."""
+    """Raises UnusableError if this machine has no such unit."""
     from native_map.events import spelling
 
     return Event(

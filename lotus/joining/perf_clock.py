@@ -44,7 +44,8 @@ def process_events(run: RecordedRun) -> pd.DataFrame:
 def aligned(run: RecordedRun, recording: PerfRecording) -> tuple[PerfRecording, str]:
     """Return (the recording on CLOCK_MONOTONIC, a note on the uncertainty).
 
-    Raises Unusable, with a command that records usable samples, if the clocks cannot be related.
+    Raises UnusableError, with a command that records usable samples, if the clocks cannot be
+    related.
     """
     theirs = clock_align.events_of(recording)
     times = [

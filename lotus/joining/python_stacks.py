@@ -16,7 +16,7 @@ from lotus.common.errors import LotusError
 from lotus.format import stack_frames
 from lotus.inside.common.guard import HOOK_FILE
 from lotus.joining.recorded_run import RecordedRun
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.recording import py_spy
 
 _STILL = "; all else of the run is there: lotus report RUN"
@@ -92,7 +92,7 @@ def python_functions(run: RecordedRun) -> pd.DataFrame:
                 raise ValueError("run.json names a file twice")
             names.add(name)
             stacks = _read(run, recorder, part)
-        except Unusable as error:
+        except UnusableError as error:
             raise LotusError(str(error)) from None
         except (OSError, KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise LotusError(f"what py-spy recorded cannot be read: {error}{_STILL}") from None

@@ -15,7 +15,7 @@ from lotus.common.progress import Advance
 from lotus.format import job_ranks
 from lotus.joining import perf_clock
 from lotus.joining.recorded_run import RecordedRun
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.estimate import count_estimates, interval_join, validation
 from native_map.recording import perf_data
 from native_map.recording.perf_recording import PerfRecording
@@ -112,7 +112,7 @@ def read(path: Path, trusted: bool = False) -> PerfRecording:
     """
     try:
         return perf_data.read(path, trusted=trusted)
-    except Unusable as error:
+    except UnusableError as error:
         hint = "" if trusted else "; if you know where it is from: lotus map --trust RUN"
         raise LotusError(f"{error}{hint}") from None
 
@@ -121,7 +121,7 @@ def read(path: Path, trusted: bool = False) -> PerfRecording:
 def _as_lotus_errors() -> Iterator[None]:
     try:
         yield
-    except Unusable as error:
+    except UnusableError as error:
         raise LotusError(str(error)) from None
 
 

@@ -12,7 +12,7 @@ from lotus.analysis.common.run_contents import RunContents, parts_of
 from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.joining.sample_join import TO_COMPARE, Mapped
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.estimate import validation
 from native_map.paper import attribution, importers
 from native_map.paper import paper_mapping as maps
@@ -51,7 +51,7 @@ class Judged:
 def _as_lotus_errors() -> Iterator[None]:
     try:
         yield
-    except Unusable as error:
+    except UnusableError as error:
         raise LotusError(str(error)) from None
     except OSError as error:
         raise LotusError(

@@ -12,7 +12,7 @@ import pandas as pd
 
 from lotus.common.errors import LotusError
 from lotus.inside.isolate.isolation import NAME
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.estimate import interval_join
 from native_map.paper.capture_probability import capture_probability, shortest_captured
 from native_map.recording import perf_data, perf_recording
@@ -96,7 +96,7 @@ def load(directory: Path, *, wanted: float = 0.95, length_ns: int = LENGTH_NS) -
     try:
         recording = perf_data.read(directory / PERF_DATA)
         functions, interval_ns = _functions(recording, intervals, threads)
-    except Unusable as error:
+    except UnusableError as error:
         raise LotusError(str(error)) from None
     notes += [f"perf.data: {text}" for text in recording.damage]
     lost = int(recording.lost["count"].sum())

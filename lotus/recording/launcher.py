@@ -37,7 +37,7 @@ _FORWARDED = {
 _TAKEN = _FORWARDED | {signal.SIGCHLD}
 
 
-class CannotStart(LotusError):
+class CommandStartError(LotusError):
     """The command cannot be started; `exit_code` is what a shell would return."""
 
     def __init__(self, message: str, exit_code: int) -> None:
@@ -58,7 +58,7 @@ class ProgramOutcome:
 def resolve(command: Sequence[str]) -> list[str]:
     """Return the words to execute: `-m`, `-c` and plain .py files run under PATH's python.
 
-    Raises CannotStart where there is no such command.
+    Raises CommandStartError where there is no such command.
     """
     words = list(command)
     if words[0] in ("-m", "-c") or _needs_python(words[0]):
@@ -82,19 +82,23 @@ def _needs_python(name: str) -> bool:
         return False
 
 
-def _cannot_start(words: Sequence[str]) -> CannotStart:
+def _cannot_start(words: Sequence[str]) -> CommandStartError:
     name = words[0]
     if os.path.isdir(name):
-        return CannotStart(f"{name} is a directory, not a command; name a program in it", 126)
+        return CommandStartError(f"{name} is a directory, not a command; name a program in it", 126)
     if os.path.dirname(name) and os.path.exists(name):
-        return CannotStart(f"{name} is not executable; chmod +x it or name its interpreter", 126)
+        return CommandStartError(
+            f"{name} is not executable; chmod +x it or name its interpreter", 126
+        )
     if name.endswith(".py"):
-        return CannotStart(
+        return CommandStartError(
             f"there is no file {name} in {os.getcwd()}; give the script's path: "
             f"-- python {shlex.join(['PATH/' + os.path.basename(name), *words[1:]])}",
             127,
         )
-    return CannotStart(f"{name}: command not found; the shell's aliases are not known here", 127)
+    return CommandStartError(
+        f"{name}: command not found; the shell's aliases are not known here", 127
+    )
 
 
 def run(
@@ -145,9 +149,11 @@ def _spawn(
         path = shutil.which(words[0])
         if path is None:
             raise _cannot_start(words) from None
-        raise CannotStart(f"{path}: the interpreter in its first line is missing", 126) from None
+        raise CommandStartError(
+            f"{path}: the interpreter in its first line is missing", 126
+        ) from None
     except OSError as error:
-        raise CannotStart(f"{words[0]} cannot be started: {error.strerror}", 126) from None
+        raise CommandStartError(f"{words[0]} cannot be started: {error.strerror}", 126) from None
 
 
 def _posix_spawn(

@@ -13,7 +13,7 @@ from lotus.inside.common import perf_event
 from lotus.inside.common.perf_event import Event
 from lotus.recording import perf_sidecar, py_spy_sidecar
 from lotus.recording.recorders import Say, Sidecar
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.events import cpu as cpus
 from native_map.events import perf_list, spelling
 from native_map.recording import perf_command
@@ -61,7 +61,7 @@ def plan(
                 spec = perf_event.spell_groups(groups)
         if perf or perf_events is not None:
             recorders += _perf(perf_events, frequency, kernel, notes, say)
-    except Unusable as error:
+    except UnusableError as error:
         raise LotusError(str(error)) from None
     if py_spy:
         recorders.append(py_spy_sidecar.PySpy(say=say))
@@ -116,7 +116,7 @@ def _samples(events: str, works: str, notes: list[str]) -> bool:
             event = Event(
                 ours.name, spelling.type_number(ours), ours.config, ours.config1, ours.flags
             )
-        except Unusable:
+        except UnusableError:
             continue
         error = sample(event, 997).error
         if error in _NO_SUCH_EVENT:

@@ -13,7 +13,7 @@ from lotus.common.errors import LotusError
 from lotus.common.formatting import signal_name
 from lotus.recording.child_process import Child, Version, high, size_of
 from lotus.recording.recorders import Say
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.recording import perf_command
 from native_map.recording.perf_command import Sampling
 
@@ -32,7 +32,7 @@ class Perf:
         self._sampling, self._perf, self._say, self._why = sampling, perf, say, why
         try:
             perf_command.command(perf, 0, "", sampling)
-        except Unusable as error:
+        except UnusableError as error:
             raise LotusError(str(error)) from None
         self._child: Child | None = None
         self._words: list[str] = []

@@ -16,7 +16,7 @@ from lotus.format import job_ranks, manifest
 from lotus.format.manifest import TraceSettings
 from lotus.format.run_directory import make, make_default
 from lotus.recording import launcher, program_environment
-from lotus.recording.launcher import CannotStart, ProgramOutcome
+from lotus.recording.launcher import CommandStartError, ProgramOutcome
 from lotus.recording.recorders import Recorders
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def trace(
     under "recorders", and none of them can fail the run. `progress` makes, of the run directory,
     a context that is entered while the program runs.
     `quiet` keeps what runs in the program from saying there that it had to stop.
-    Raises CannotStart where the command cannot be started, LotusError for the directory.
+    Raises CommandStartError where the command cannot be started, LotusError for the directory.
     """
     # Comes first: a mistyped command leaves no directory behind and overwrites none.
     words = launcher.resolve(command)
@@ -60,7 +60,7 @@ def trace(
     killed_before = memory_headroom.killed()
     try:
         outcome = launcher.run(words, environ, beside, _meanwhile(directory, progress))
-    except CannotStart as error:
+    except CommandStartError as error:
         _write_end(directory, record, ProgramOutcome(error.exit_code, None, time.monotonic_ns()))
         raise
     killed = memory_headroom.killed()

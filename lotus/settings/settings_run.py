@@ -91,7 +91,7 @@ def run(
     """Run a command with settings, shares of the global batch and a mode applied.
 
     `allowed` names alternatives that may change values. Returns how it ended, and messages on what
-    was not found. Raises CannotStart if the command cannot be started.
+    was not found. Raises CommandStartError if the command cannot be started.
     """
     words = launcher.resolve(command)
     folder = None

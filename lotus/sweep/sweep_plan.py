@@ -66,7 +66,8 @@ def combined(values: Mapping[str, Sequence[Value]]) -> tuple[Setting, ...]:
 def begin(path: Path | None, command: Sequence[str], plan: SweepPlan, seed: int | None) -> Path:
     """Make the directory of a sweep, or check that an existing one has the same plan; returns it.
 
-    Raises LotusError if the directory holds something else, CannotStart for an unknown command.
+    Raises LotusError if the directory holds something else, CommandStartError for an unknown
+    command.
     """
     from lotus.sweep import sweep_record
 

@@ -27,7 +27,7 @@ _TOKEN = re.compile(
 )
 
 
-class NotUnderstood(Exception):
+class ExpressionError(Exception):
     """The expression contains something that this parser does not support."""
 
 
@@ -56,7 +56,7 @@ def read(
     rename: Callable[[str], str],
 ) -> Expression:
     """Return the expression of a metric. `others` holds the texts of metrics that it may refer to,
-    `rename` gives our name of one of perf's events. Raises NotUnderstood."""
+    `rename` gives our name of one of perf's events. Raises ExpressionError."""
     return _ExpressionParser(others, constants, rename).read(text, 0)
 
 
@@ -76,7 +76,7 @@ class _ExpressionParser:
         tokens = _Tokens(text)
         result = self.sum(tokens, depth)
         if tokens.next:
-            raise NotUnderstood(f"{tokens.next!r} in a metric's expression")
+            raise ExpressionError(f"{tokens.next!r} in a metric's expression")
         return result
 
     def sum(self, tokens: "_Tokens", depth: int) -> Expression:
@@ -94,7 +94,7 @@ class _ExpressionParser:
     def atom(self, tokens: "_Tokens", depth: int) -> Expression:
         self.steps += 1
         if depth > _DEEPEST or self.steps > _MOST_STEPS:
-            raise NotUnderstood("a metric's expression that refers to itself or is too long")
+            raise ExpressionError("a metric's expression that refers to itself or is too long")
         kind, token = tokens.kind, tokens.take()
         if token == "-":
             return self.both("*", _number(-1.0), self.atom(tokens, depth + 1))
@@ -105,14 +105,14 @@ class _ExpressionParser:
         if kind == "number":
             return _number(float(token))
         if kind != "name":
-            raise NotUnderstood(f"{token!r} in a metric's expression")
+            raise ExpressionError(f"{token!r} in a metric's expression")
         if tokens.next == "(":
             return self.call(token, tokens, depth + 1)
         return self.named(token, depth)
 
     def call(self, name: str, tokens: "_Tokens", depth: int) -> Expression:
         if name not in _FUNCTIONS:
-            raise NotUnderstood(f"{name}() in a metric's expression")
+            raise ExpressionError(f"{name}() in a metric's expression")
         tokens.expect("(")
         first = self.sum(tokens, depth)
         tokens.expect(",")
@@ -127,7 +127,7 @@ class _ExpressionParser:
         if name in self.others:
             return self.read(self.others[name], depth + 1)
         if name.startswith("#") or name in ("if", "else"):
-            raise NotUnderstood(f"{token} in a metric's expression")
+            raise ExpressionError(f"{token} in a metric's expression")
         event = self.rename(name)
         text = event.replace("-", "\\-")  # escaped as in perf; otherwise it would be a difference
         return Expression(frozenset({event}), lambda columns: columns[event], text)
@@ -139,7 +139,7 @@ class _ExpressionParser:
             binds = int(function in ("*", "/"))
             text = f"{left.within(binds)} {function} {right.within(binds + 1)}"
         if len(text) > _LONGEST:
-            raise NotUnderstood("a metric's expression that is too long")
+            raise ExpressionError("a metric's expression that is too long")
         return Expression(
             left.names | right.names,
             lambda columns: _combine(function, left.value(columns), right.value(columns)),
@@ -177,7 +177,7 @@ class _Tokens:
 
     def __init__(self, text: str) -> None:
         if len(text) > _LONGEST:
-            raise NotUnderstood("a metric's expression that is too long")
+            raise ExpressionError("a metric's expression that is too long")
         self.text = text.rstrip()
         self.at = 0
         self.next = self.kind = ""
@@ -189,7 +189,7 @@ class _Tokens:
         if self.at < len(self.text):
             match = _TOKEN.match(self.text, self.at)
             if match is None or match.lastgroup is None:
-                raise NotUnderstood(
+                raise ExpressionError(
                     f"{self.text[self.at : self.at + 20]!r} in a metric's expression"
                 )
             self.next, self.kind, self.at = match[match.lastgroup], match.lastgroup, match.end()
@@ -197,4 +197,4 @@ class _Tokens:
 
     def expect(self, sign: str) -> None:
         if self.take() != sign:
-            raise NotUnderstood(f"a metric's expression without its {sign!r}")
+            raise ExpressionError(f"a metric's expression without its {sign!r}")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.events import expression, intel, pmu, spelling
 from native_map.events.cpu import Cpu
 from native_map.events.event_model import Event, EventSet, EventTable
@@ -159,7 +159,7 @@ def merge(known: EventTable, listing: Listing) -> tuple[EventTable, tuple[str, .
             return event
         try:
             perfs = spelling.parse(_without_period(ours.encoding))
-        except Unusable:
+        except UnusableError:
             return event
         if (perfs.config, perfs.config1) == (event.config, event.config1):
             return replace(event, source=f"{event.source}; perf list agrees")
@@ -226,7 +226,7 @@ def top_down(known: EventTable, listing: Listing, slots: int = 0) -> EventTable:
             metric = level_1.get(share) or level_1[f"tma_{share}"]
             shown = f"{metric.scale / 100!r} * ({metric.expression})"
             expressions[share] = expression.read(shown, texts, constants, rename)
-    except (KeyError, expression.NotUnderstood, Unusable):
+    except (KeyError, expression.ExpressionError, UnusableError):
         return known
     ours = (CYCLES.name, INSTRUCTIONS.name)
     form = EventSet(
@@ -245,7 +245,7 @@ def top_down(known: EventTable, listing: Listing, slots: int = 0) -> EventTable:
 
 
 def _listed(name: str, listing: Listing) -> Event:
-    """Return one of perf's events by its name. Raises KeyError or Unusable."""
+    """Return one of perf's events by its name. Raises KeyError or UnusableError."""
     entry = listing.events[name]
     if not entry.encoding:
         raise KeyError(name)
@@ -268,7 +268,7 @@ def with_saved_metrics(known: EventTable, texts: Mapping[str, str]) -> EventTabl
     """Return the table with the metrics of `saved_metrics`, without texts that cannot be parsed."""
     expressions: dict[str, expression.Expression] = {}
     for name, text in texts.items():
-        with contextlib.suppress(expression.NotUnderstood):
+        with contextlib.suppress(expression.ExpressionError):
             if name in METRICS:
                 expressions[name] = expression.read(text, {}, {}, str)
     return replace(known, expressions=expressions)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.events import TABLES, generic
 from native_map.events.cpu import Cpu
 from native_map.events.event_model import SOFTWARE, Event, EventSet, EventTable
@@ -67,7 +67,7 @@ def choose(
     names the events that were tried and count correctly; None means all. `wanted` has names of
     sets, names of events, or perf's spellings; "auto" is top-down level 1 as far as one group can
     hold it, so that nothing is multiplexed. `known` replaces the table of the CPU (see
-    `native_map.events.perf_list`). Raises Unusable for a word that is not understood.
+    `native_map.events.perf_list`). Raises UnusableError for a word that is not understood.
     """
     known = known or table(cpu)
     virtual = isinstance(cpu, Cpu) and cpu.virtual
@@ -131,7 +131,7 @@ def _units(
     if word == "auto":
         return _auto(known, fits, working, virtual, notes)
     if word not in known.sets and word in SETS:
-        raise Unusable(
+        raise UnusableError(
             f"{known.name} has no events of the set {word!r}; it has {', '.join(known.sets)}"
         )
     if word not in known.sets:

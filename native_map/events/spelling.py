@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.events import generic
 from native_map.events.event_model import HARDWARE, RAW, SOFTWARE, Event, config
 
@@ -36,7 +36,7 @@ _FIELDS = (("umask", 8, 0xFF), ("edge", 18, 1), ("any", 21, 1), ("inv", 23, 1), 
 
 
 def type_number(event: Event, sysfs: Path = Path("/sys")) -> int:
-    """Return perf_event_attr.type of an event. Raises Unusable if the machine lacks the PMU."""
+    """Return an event's perf_event_attr.type. Raises UnusableError if the machine lacks the PMU."""
     if isinstance(event.type, int):
         return event.type
     path = sysfs / "bus/event_source/devices" / event.type / "type"
@@ -45,7 +45,7 @@ def type_number(event: Event, sysfs: Path = Path("/sys")) -> int:
     except (OSError, ValueError):
         text = ""
     if not re.fullmatch("[0-9]{1,9}", text, re.ASCII):
-        raise Unusable(
+        raise UnusableError(
             f"this machine has no PMU {event.type!r}, which {event.name} needs; software events "
             "still work: see lotus doctor"
         )
@@ -56,10 +56,10 @@ def parse(spelling: str) -> Event:
     """Parse perf's spelling of an event: `cycles:u`, `r01c0`, `cpu/event=0xc0,umask=0x01/uk`.
 
     Without a modifier, user space is counted. The name is the value of `name=` if given, else the
-    spelling with invalid characters replaced by "_". Raises Unusable if it is not understood.
+    spelling with invalid characters replaced by "_". Raises UnusableError if it is not understood.
     """
     if len(spelling) > 200:
-        raise Unusable(
+        raise UnusableError(
             f"not an event: {spelling[:40]}...; see lotus doctor for what can be counted"
         )
     if match := re.fullmatch(r"([A-Za-z0-9_.-]+)/([^/]*)/([a-zA-Z]*)", spelling):
@@ -119,8 +119,8 @@ def _modifier(spelling: str, modifier: str) -> str:
     return {"": "u", "ku": "uk"}.get(modifier, modifier)
 
 
-def _not_understood(spelling: str) -> Unusable:
-    return Unusable(
+def _not_understood(spelling: str) -> UnusableError:
+    return UnusableError(
         f"not an event or a set of this CPU: {spelling!r}; give a set "
         f"({', '.join(SETS)}) or perf's spelling (cycles:u, r01c0, "
         "cpu/event=0xc0,umask=0/): see lotus doctor"

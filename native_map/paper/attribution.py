@@ -5,7 +5,7 @@ from collections.abc import Mapping as Table
 import numpy as np
 import pandas as pd
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.paper.function_counts import Profile, resolved
 from native_map.paper.paper_mapping import Mapping
 
@@ -81,7 +81,7 @@ def _timed(mapping: Mapping, op_seconds: Table[str, float] | None) -> pd.DataFra
     seconds = entries["operation"].map(dict(op_seconds))
     if not (seconds >= 0).all():
         lacking = sorted(set(entries.loc[~(seconds >= 0), "operation"]))
-        raise Unusable(
+        raise UnusableError(
             f"no seconds are given for {', '.join(lacking)}; give all operations' or none"
         )
     entries["time"] = entries["share"] * seconds

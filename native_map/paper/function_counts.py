@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.plain_file import opened
 
 MAX_BYTES = 32 << 20
@@ -93,46 +93,50 @@ class Profile:
 
 
 def read_text(path: str | Path) -> str:
-    """Return the file as text, at most MAX_BYTES. Raises Unusable if it is not text."""
+    """Return the file as text, at most MAX_BYTES. Raises UnusableError if it is not text."""
     try:
         with opened(path) as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise Unusable(f"{path}: cannot be read ({reason}); give an exported text file") from None
+        raise UnusableError(
+            f"{path}: cannot be read ({reason}); give an exported text file"
+        ) from None
     except ValueError:
-        raise Unusable(
+        raise UnusableError(
             "a path with a zero byte names no file; give an exported text file"
         ) from None
     if data.startswith((b"PERFILE2", b"2ELIFREP")):
-        raise Unusable(
+        raise UnusableError(
             f"{path} is perf.data, not a report; "
             f"type: perf report --stdio -n -i {path} > report.txt"
         )
     if len(data) > MAX_BYTES:
-        raise Unusable(
+        raise UnusableError(
             f"{path} is larger than {MAX_BYTES >> 20} MiB, more than a report of functions has; "
             "export it grouped by function"
         )
     encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
     text = data.decode(encoding, errors="replace")
     if "\0" in text:
-        raise Unusable(f"{path} is a binary file; give the text or CSV export of the profile")
+        raise UnusableError(f"{path} is a binary file; give the text or CSV export of the profile")
     if not text.strip():
-        raise Unusable(f"{path} is empty; export the profile again")
+        raise UnusableError(f"{path} is empty; export the profile again")
     return text
 
 
 def lines_of(text: str, source: str) -> Iterator[str]:
-    """Return the lines without their ends. Raises Unusable if a line is too long."""
+    """Return the lines without their ends. Raises UnusableError if a line is too long."""
     for line in io.StringIO(text):
         if len(line) > MAX_LINE:
-            raise Unusable(f"{source} has a line of over {MAX_LINE >> 20} MiB; export it again")
+            raise UnusableError(
+                f"{source} has a line of over {MAX_LINE >> 20} MiB; export it again"
+            )
         yield line.rstrip("\r\n")
 
 
 def csv_rows(text: str, delimiter: str, source: str) -> Iterator[list[str]]:
-    """Return the rows of a CSV text. Raises Unusable if damaged or above MAX_CELLS cells."""
+    """Return the rows of a CSV text. Raises UnusableError if damaged or above MAX_CELLS cells."""
     cells = 0
     limit = csv.field_size_limit(MAX_NAME * 10)
     try:
@@ -141,12 +145,12 @@ def csv_rows(text: str, delimiter: str, source: str) -> Iterator[list[str]]:
         for row in csv.reader(lines, delimiter=delimiter):
             cells += len(row)
             if cells > MAX_CELLS:
-                raise Unusable(
+                raise UnusableError(
                     f"{source} has over {MAX_CELLS:,} cells; export it grouped by function only"
                 )
             yield row
     except csv.Error as error:
-        raise Unusable(f"{source}: damaged CSV ({error}); export it again") from None
+        raise UnusableError(f"{source}: damaged CSV ({error}); export it again") from None
     finally:
         csv.field_size_limit(limit)
 
@@ -175,8 +179,8 @@ def function_of(text: str) -> str:
 def decimal_mark(cells: Iterable[str], path: object = "the file") -> str:
     """Return the decimal mark of this file, '.' or ',', inferred from all cells.
 
-    `1,234,567`, `1868,632`, `0,5` and `41,5%` are unambiguous; `1,234` is not. Raises Unusable if
-    both marks occur.
+    `1,234,567`, `1868,632`, `0,5` and `41,5%` are unambiguous; `1,234` is not. Raises
+    UnusableError if both marks occur.
     """
     seen: dict[str, str] = {}
     for cell in cells:
@@ -195,7 +199,7 @@ def decimal_mark(cells: Iterable[str], path: object = "the file") -> str:
             elif len(tail.rstrip()) != 3 or head in ("", "0") or len(head) > 3:
                 seen[mark] = cell
     if len(seen) == 2:
-        raise Unusable(
+        raise UnusableError(
             f"{path} writes numbers in two ways ({clean(seen['.'])} and {clean(seen[','])}); "
             "export it again with one locale"
         )
@@ -247,7 +251,7 @@ def gathered(
 ) -> Profile:
     """Return a Profile of rows of `module`, `function` and metrics, one per (module, function).
 
-    Raises Unusable if no row has a number.
+    Raises UnusableError if no row has a number.
     """
     metrics = [name for name in rows.columns if name not in ("module", "function")]
     rows = rows.astype(dict.fromkeys(metrics, "float64"))
@@ -259,7 +263,9 @@ def gathered(
     additive = [name for name in metrics if name not in means and rows[name].notna().any()]
     averaged = [name for name in metrics if name in means and rows[name].notna().any()]
     if rows.empty or not additive:
-        raise Unusable(f"{source} holds no function with a number; export it again by function")
+        raise UnusableError(
+            f"{source} holds no function with a number; export it again by function"
+        )
     weight = next((name for name in WEIGHTS if name in additive), "")
     keys = ["module", "function"]
     grouped = rows.groupby(keys, sort=False, dropna=False)

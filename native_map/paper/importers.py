@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.paper import perf_report, uprof, vtune
 from native_map.paper.function_counts import Profile, read_text
 
@@ -15,14 +15,14 @@ def load(path: str | Path) -> Profile:
 
 
 def loads(text: str, source: str = "the export") -> Profile:
-    """Read the same from a text. Raises Unusable if no importer recognises it."""
+    """Read the same from a text. Raises UnusableError if no importer recognises it."""
     if uprof.detect(text):
         return uprof.parse(text, source)
     if perf_report.detect(text):
         return perf_report.parse(text, source)
     if vtune.detect(text):
         return vtune.parse(text, source)
-    raise Unusable(
+    raise UnusableError(
         f"{source} is none of VTune's function CSV, uProf's report CSV and perf report's text; "
         "type: perf report --stdio -n > report.txt"
     )

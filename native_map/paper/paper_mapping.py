@@ -16,7 +16,7 @@ import pandas as pd
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.paper import mapping_document
 from native_map.paper.function_counts import Profile
 from native_map.paper.mapping_document import FORMAT, VERSION, FunctionRow, OperationRow
@@ -56,7 +56,7 @@ class Mapping:
 def rows_of(profile: Profile, operation: str, run: int | str) -> pd.DataFrame:
     """Return rows for `build` from the profile of one isolated run.
 
-    Raises Unusable if the profile has no numbers.
+    Raises UnusableError if the profile has no numbers.
     """
     functions = profile.functions
     rows = functions[["module", "function"]].copy()
@@ -66,7 +66,7 @@ def rows_of(profile: Profile, operation: str, run: int | str) -> pd.DataFrame:
     rows["samples"] = functions.get("samples", absent)
     rows["cpu_ns"] = functions.get("cpu_ns", absent)
     if rows[["samples", "cpu_ns"]].isna().all(axis=None):
-        raise Unusable(
+        raise UnusableError(
             f"{profile.source} has neither CPU time nor samples of its functions; "
             "record it with -e cpu-clock, or report it with -n"
         )
@@ -84,7 +84,7 @@ def build(
     `runs` has one row per operation, run, module and function with `samples` and `cpu_ns` (either
     may be NaN throughout). `run_counts` gives an operation's number of runs if some caught nothing
     and so have no row. A pair seen in fewer than `minimum_runs` runs is not kept, nor is one
-    without a function's name; both are listed with their reason. Raises Unusable if no pair is
+    without a function's name; both are listed with their reason. Raises UnusableError if no pair is
     kept.
     """
     needed = ["operation", "run", "module", "function", "samples", "cpu_ns"]
@@ -96,11 +96,13 @@ def build(
     runs = runs[needed].astype({"samples": "float64", "cpu_ns": "float64"})
     runs = runs[(runs["samples"].fillna(0) > 0) | (runs["cpu_ns"].fillna(0) > 0)]
     if runs.empty:
-        raise Unusable("the isolated runs caught no function; repeat them, longer or more often")
+        raise UnusableError(
+            "the isolated runs caught no function; repeat them, longer or more often"
+        )
     timed = runs["cpu_ns"].notna().all() and runs.groupby("operation")["cpu_ns"].sum().min() > 0
     measure = "cpu_ns" if timed else "samples"
     if runs[measure].isna().any() or not runs.groupby("operation")[measure].sum().min() > 0:
-        raise Unusable(
+        raise UnusableError(
             "some isolated runs have CPU time and others only samples; record all in one way"
         )
     pairs = runs.groupby(KEYS, sort=True)
@@ -129,7 +131,7 @@ def build(
     ]
     functions.loc[nameless, "reason"] = "the profiler gave no name of the function"
     if not functions["kept"].any():
-        raise Unusable(
+        raise UnusableError(
             f"no function was seen in {minimum_runs} runs of its operation; "
             "make more runs, or keep single sightings with a minimum of 1"
         )
@@ -163,26 +165,30 @@ def to_json(mapping: Mapping) -> str:
 
 
 def write(mapping: Mapping, path: str | Path) -> None:
-    """Write the mapping as JSON. Raises Unusable if that fails."""
+    """Write the mapping as JSON. Raises UnusableError if that fails."""
     try:
         Path(path).write_text(to_json(mapping), encoding="utf-8")
     except OSError as error:
-        raise Unusable(f"{path}: cannot be written ({error.strerror}); name another file") from None
+        raise UnusableError(
+            f"{path}: cannot be written ({error.strerror}); name another file"
+        ) from None
 
 
 def read(path: str | Path) -> Mapping:
-    """Read a mapping. Raises Unusable, with one line, if the file is not a mapping."""
+    """Read a mapping. Raises UnusableError, with one line, if the file is not a mapping."""
     try:
         with opened(path) as file:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
-        raise Unusable(f"{path}: cannot be read ({reason}); type: lotus map build --help") from None
+        raise UnusableError(
+            f"{path}: cannot be read ({reason}); type: lotus map build --help"
+        ) from None
     return from_json(data, str(path))
 
 
 def from_json(data: bytes | str, source: str = "the mapping") -> Mapping:
-    """Return the mapping of a JSON text. Checks every field; raises Unusable."""
+    """Return the mapping of a JSON text. Checks every field; raises UnusableError."""
     if len(data) > MAX_BYTES:
         _refuse(source, f"larger than {MAX_BYTES >> 20} MiB")
     try:
@@ -236,6 +242,6 @@ def _records(frame: pd.DataFrame, kind: type[Struct]) -> list[dict[str, Any]]:
 
 def _refuse(source: str, what: str) -> NoReturn:
     what = "".join(char if char.isprintable() else "?" for char in what)
-    raise Unusable(
+    raise UnusableError(
         f"{source} is no mapping that this lotus can use ({what}); build it again: lotus map build"
     )

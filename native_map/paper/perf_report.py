@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.paper.function_counts import (
     MAX_CELLS,
     MAX_COLUMNS,
@@ -137,12 +137,12 @@ def _sections(text: str, source: str, notes: list[str]) -> list[_Section]:
             lost = max(lost, int(match[1]))
         elif match := _SAMPLES.match(line):
             if match[2] == "of events":
-                raise Unusable(
+                raise UnusableError(
                     f"{source} shows its events as one group; "
                     "type: perf report --stdio -n --no-group > report.txt"
                 )
             if len(sections) == MAX_EVENTS:
-                raise Unusable(f"{source} has over {MAX_EVENTS} events; report fewer with -e")
+                raise UnusableError(f"{source} has over {MAX_EVENTS} events; report fewer with -e")
             sections.append(_Section(match[3]))
             if match[1].isdigit():  # above 9,999 perf rounds to `12K`
                 sections[-1].samples = float(match[1])
@@ -152,7 +152,9 @@ def _sections(text: str, source: str, notes: list[str]) -> list[_Section]:
             skipped += _table(sections[-1], line, lines, source)
     full = [section for section in sections if section.rows]
     if not full:
-        raise Unusable(f"{source} holds no samples; record again, then: perf report --stdio -n")
+        raise UnusableError(
+            f"{source} holds no samples; record again, then: perf report --stdio -n"
+        )
     if lost:
         notes.append(f"{lost} samples were lost in recording: true counts are higher")
     if skipped:
@@ -180,7 +182,7 @@ def _table(section: _Section, header: str, lines: Iterator[str], source: str) ->
         pending = first
     columns = [_COLUMNS.get(title, "") for title in titles[:MAX_COLUMNS]]
     if ("share" not in columns and "period" not in columns) or "function" not in columns:
-        raise Unusable(
+        raise UnusableError(
             f"{source} lacks the columns of shares and symbols; "
             "type: perf report --stdio -n --sort dso,sym > report.txt"
         )
@@ -213,6 +215,8 @@ def _table(section: _Section, header: str, lines: Iterator[str], source: str) ->
             # perf writes the separator as a dot inside names: `blend<float. long>`.
             cells[last] = cells[last].replace(". ", ", ")
         if len(section.rows) * len(columns) > MAX_CELLS:
-            raise Unusable(f"{source} has too many rows; report functions only: --sort dso,sym")
+            raise UnusableError(
+                f"{source} has too many rows; report functions only: --sort dso,sym"
+            )
         section.rows.append([cell.strip() for cell in cells])
     return skipped

@@ -9,7 +9,7 @@ import math
 
 import pandas as pd
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.paper.function_counts import (
     MAX_COLUMNS,
     Profile,
@@ -37,19 +37,19 @@ def detect(text: str) -> bool:
 
 
 def parse(text: str, source: str = "the export") -> Profile:
-    """Return the functions of a uProf report, kind 'uprof'. Raises Unusable if it has none."""
+    """Return the functions of a uProf report, kind 'uprof'. Raises UnusableError if it has none."""
     notes: list[str] = []
     sections, interval_ns = _sections(text, source)
     functions = sections.get("FUNCTION")
     if not functions:
-        raise Unusable(
+        raise UnusableError(
             f"{source} has no section of hottest functions; "
             "type: AMDuProfCLI report -i SESSION --detail"
         )
     header = [cell.strip() for cell in functions[0]]
     last = len(header) - 1
     if header[-1].lower() != "module" or not 2 <= last < MAX_COLUMNS:
-        raise Unusable(f"{source}: its table of functions names no module; export it again")
+        raise UnusableError(f"{source}: its table of functions names no module; export it again")
     body = [row for row in functions[1:] if len(row) == len(header) and row[0].strip()]
     if len(body) < len(functions) - 1:
         notes.append(f"{len(functions) - 1 - len(body)} lines with missing cells are left out")

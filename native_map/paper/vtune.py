@@ -11,7 +11,7 @@ import math
 
 import pandas as pd
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.paper.function_counts import (
     MAX_COLUMNS,
     TOPDOWN,
@@ -63,21 +63,23 @@ def detect(text: str) -> bool:
 def parse(text: str, source: str = "the export") -> Profile:
     """Return the functions of a VTune export; kind 'vtune-uarch' if it has top-down shares.
 
-    Raises Unusable if it is not a table of functions.
+    Raises UnusableError if it is not a table of functions.
     """
     header = _header(text)
     if not header:
-        raise Unusable(f"{source} has no header of VTune's; export it with -format csv")
+        raise UnusableError(f"{source} has no header of VTune's; export it with -format csv")
     delimiter = max(_DELIMITERS, key=header.count)
     notes: list[str] = []
     table = list(csv_rows(text[text.index(header) :], delimiter, source))
     names = [name.strip() for name in table[0]]
     if len(names) > MAX_COLUMNS:
-        raise Unusable(f"{source} has {len(names)} columns; export it grouped by function only")
+        raise UnusableError(
+            f"{source} has {len(names)} columns; export it grouped by function only"
+        )
     low = [name.lower() for name in names]
     function = 0 if low[0].split(" / ")[0] in _FUNCTION else -1
     if function < 0:
-        raise Unusable(
+        raise UnusableError(
             f"{source} is grouped by '{clean(names[0])[:60]}'; export it with -group-by function"
         )
     module = low.index("module") if "module" in low else -1

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.recording.perf_recording import PerfRecording
 
 MOST_DRIFT = 1e-3  # NTP slews by 5e-4 at most; a counter's calibration is off by less than that
@@ -81,8 +81,8 @@ def align(
     span            first and last time on the other clock for which the error must hold; by
                     default those of its events
 
-    Raises Unusable, with the command for a usable recording, if fewer than three events match, if
-    they contradict each other, or if the error would exceed most_error_ns.
+    Raises UnusableError, with the command for a usable recording, if fewer than three events match,
+    if they contradict each other, or if the error would exceed most_error_ns.
     """
     pairs = _match(_brackets(ours), theirs)
     if len(pairs) < FEWEST:
@@ -121,8 +121,8 @@ def align(
     )
 
 
-def _refusal(why: str) -> Unusable:
-    return Unusable(
+def _refusal(why: str) -> UnusableError:
+    return UnusableError(
         f"the recording is on another clock and cannot be aligned: {why}; its functions can still"
         f" be counted for the whole run, not per operation; {RECORD_RIGHT}"
     )

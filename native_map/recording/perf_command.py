@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 
 CLOCK = "CLOCK_MONOTONIC"
 # Modifiers after an event's last colon (perf-list(1), EVENT MODIFIERS).
@@ -31,7 +31,7 @@ class Sampling:
 def split(text: str) -> tuple[str, ...]:
     """Return the events of a list such as `cycles,cpu/event=0x1a0,umask=0x01/,{a,b}`.
 
-    Commas within slashes and braces belong to an event. Raises Unusable for an empty event, an
+    Commas within slashes and braces belong to an event. Raises UnusableError for an empty event, an
     unclosed slash or brace, and for group sampling.
     """
     events, depth, slash, begin = [], 0, False, 0
@@ -45,7 +45,7 @@ def split(text: str) -> tuple[str, ...]:
             begin = at + 1
     events.append(text[begin:].strip())
     if slash or depth or not all(events):
-        raise Unusable(
+        raise UnusableError(
             f"{text!r} is not a list of events such as cycles,cpu/event=0xc0/; "
             "`perf list` names them"
         )
@@ -57,7 +57,7 @@ def split(text: str) -> tuple[str, ...]:
 def _refuse_group_sampling(event: str) -> None:
     match = _TAIL.match(event)
     if match and "S" in match["modifiers"] and _MODIFIERS.fullmatch(match["modifiers"]):
-        raise Unusable(
+        raise UnusableError(
             f"{event}: group sampling (S) does not follow worker processes; "
             "name the events one by one, as in --perf-events cycles,instructions"
         )
@@ -74,7 +74,7 @@ def command(
     children.
 
     `control` is two file descriptors: perf takes commands from one and acknowledges on the other
-    (perf 5.10 and later). Raises Unusable for group sampling, which drops the children.
+    (perf 5.10 and later). Raises UnusableError for group sampling, which drops the children.
     """
     pids = str(pid) if isinstance(pid, int) else ",".join(map(str, pid))
     words = [perf, "record", f"--pid={pids}", f"--output={output}", f"--clockid={CLOCK}"]

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.plain_file import opened
-from native_map.recording.perf_header import Header, NeedsPerf, read_header
+from native_map.recording.perf_header import Header, NeedsPerfError, read_header
 from native_map.recording.perf_recording import PerfRecording
 from native_map.recording.perf_records import PERF_ONLY, SAMPLE, Kept, Reader
 from native_map.recording.perf_script import read_script
@@ -62,23 +62,23 @@ def read(
     """Read a perf.data file.
 
     `perf` is the binary that reads files which this reader does not support; it never gets a file
-    that is not `trusted`. Raises Unusable if nothing can be read.
+    that is not `trusted`. Raises UnusableError if nothing can be read.
     """
     try:
         return _read_direct(Path(path))
-    except NeedsPerf as reason:
+    except NeedsPerfError as reason:
         if not trusted:
-            raise Unusable(
+            raise UnusableError(
                 f"{path} can only be read by perf ({reason}), which is not run on files of others:"
                 " trust it, or record into a file with `perf record -k CLOCK_MONOTONIC -o FILE ...`"
             ) from None
         return read_script(Path(path), reason, perf)
-    except Unusable as error:
+    except UnusableError as error:
         text = str(error) if str(path) in str(error) else f"{path}: {error}"
         again = "; record one with: perf record -k CLOCK_MONOTONIC -o FILE -- COMMAND"
-        raise Unusable(text + ("" if "record " in str(error) else again)) from None
+        raise UnusableError(text + ("" if "record " in str(error) else again)) from None
     except OSError as error:
-        raise Unusable(
+        raise UnusableError(
             f"cannot read {path}: {error.strerror or error}; name what perf record wrote"
         ) from error
 
@@ -88,11 +88,11 @@ def _read_direct(path: Path) -> PerfRecording:
         length = os.fstat(file.fileno()).st_size
         header = read_header(file, length)
     if sys.byteorder != "little":
-        raise NeedsPerf("this machine has the other byte order", header)
+        raise NeedsPerfError("this machine has the other byte order", header)
     for event in header.events:
         for wanted, option in (("tid", ""), ("ip", ""), ("time", " -T")):
             if wanted not in event.fields and event.type != 1 | 1 << 31:
-                raise Unusable(
+                raise UnusableError(
                     f"the samples of {event.name} carry no {wanted}: record with"
                     f" `perf record{option} -k CLOCK_MONOTONIC ...`"
                 )
@@ -105,7 +105,7 @@ def _read_direct(path: Path) -> PerfRecording:
     for block in reader.blocks():
         for kind, number in enumerate(np.bincount(block.kinds).tolist()):
             if number and kind in PERF_ONLY:
-                raise NeedsPerf(PERF_ONLY[kind], header)
+                raise NeedsPerfError(PERF_ONLY[kind], header)
             counts.kinds[kind] += number
         is_sample = block.kinds == SAMPLE
         sample_rows, task_rows = np.flatnonzero(is_sample), np.flatnonzero(~is_sample)

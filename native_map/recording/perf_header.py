@@ -2,14 +2,14 @@
 
 Source: Linux tools/perf/Documentation/perf.data-file-format.txt, tools/perf/util/header.c and
 include/uapi/linux/perf_event.h. Every size and offset is checked before use: a hostile header costs
-no more memory than the size of the file, and raises `Unusable`.
+no more memory than the size of the file, and raises `UnusableError`.
 """
 
 import struct
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 
 MAGIC = b"PERFILE2"
 SWAPPED = b"2ELIFREP"
@@ -103,7 +103,7 @@ class Header:
         return COMPRESSED in self.features
 
 
-class NeedsPerf(Exception):
+class NeedsPerfError(Exception):
     """This reader does not support the file, but `perf script` does. The text says why."""
 
     def __init__(self, reason: str, header: Header | None = None) -> None:
@@ -114,28 +114,28 @@ class NeedsPerf(Exception):
 def read_header(file: BinaryIO, length: int) -> Header:
     """Read the header of an open file of `length` bytes.
 
-    Raises Unusable if there is nothing to read, NeedsPerf if only perf can read the file.
+    Raises UnusableError if there is nothing to read, NeedsPerfError if only perf can read the file.
     """
     fixed = file.read(FIXED_HEADER)
     if not fixed:
-        raise Unusable("the perf.data file is empty: record again with `perf record`")
+        raise UnusableError("the perf.data file is empty: record again with `perf record`")
     if fixed[:8] == SWAPPED:
-        raise NeedsPerf("it was recorded on a machine with the other byte order")
+        raise NeedsPerfError("it was recorded on a machine with the other byte order")
     if fixed[:8] != MAGIC:
-        raise Unusable("not a perf.data file: it does not begin with PERFILE2")
+        raise UnusableError("not a perf.data file: it does not begin with PERFILE2")
     if len(fixed) < PIPE_HEADER:
-        raise Unusable("the perf.data file ends within its header: record again")
+        raise UnusableError("the perf.data file ends within its header: record again")
     size = struct.unpack_from("<Q", fixed, 8)[0]
     if size == PIPE_HEADER:
-        raise NeedsPerf("it was written to a pipe", _pipe_header(file))
+        raise NeedsPerfError("it was written to a pipe", _pipe_header(file))
     if len(fixed) < FIXED_HEADER or size < FIXED_HEADER:
-        raise Unusable("the perf.data file ends within its header: record again")
+        raise UnusableError("the perf.data file ends within its header: record again")
     attr_size, attrs_at, attrs_size, data_at, data_size = struct.unpack_from("<5Q", fixed, 16)
     bits = int.from_bytes(fixed[72:104], "little")
     damage: list[str] = []
     events = _events(file, length, attr_size, attrs_at, attrs_size)
     if data_at > length:
-        raise Unusable("the perf.data file ends before its first record: record again")
+        raise UnusableError("the perf.data file ends before its first record: record again")
     complete = data_at + data_size <= length and data_size > 0
     if data_size == 0:
         damage.append("perf record did not end properly: read to the end of the file")
@@ -149,7 +149,7 @@ def read_header(file: BinaryIO, length: int) -> Header:
         damage.append("the facts about the machine, behind the records, are missing")
     header.features = frozenset(n for n in range(256) if bits >> n & 1)
     if AUXTRACE in header.features:
-        raise NeedsPerf("it carries a hardware trace (AUXTRACE)", header)
+        raise NeedsPerfError("it carries a hardware trace (AUXTRACE)", header)
     return header
 
 
@@ -185,9 +185,11 @@ def _pipe_header(file: BinaryIO) -> Header | None:
 
 
 def parse_attr(raw: bytes, ids: tuple[int, ...] = ()) -> EventAttr:
-    """Parse a perf_event_attr. Raises Unusable below 64 bytes (PERF_ATTR_SIZE_VER0)."""
+    """Parse a perf_event_attr. Raises UnusableError below 64 bytes (PERF_ATTR_SIZE_VER0)."""
     if len(raw) < 64:
-        raise Unusable("the perf.data file describes its events in too few bytes: record again")
+        raise UnusableError(
+            "the perf.data file describes its events in too few bytes: record again"
+        )
     kind, _, config, period, sample_type, _, flags = struct.unpack_from("<IIQQQQQ", raw)
     clock = "default"
     if flags & USE_CLOCKID and len(raw) >= 96:
@@ -217,7 +219,7 @@ def _plain_name(kind: int, config: int) -> str:
 
 def _at(file: BinaryIO, length: int, offset: int, size: int, what: str) -> bytes:
     if offset + size > length:
-        raise Unusable(f"the perf.data file is damaged: its {what} would lie beyond its end")
+        raise UnusableError(f"the perf.data file is damaged: its {what} would lie beyond its end")
     file.seek(offset)
     return file.read(size)
 
@@ -226,7 +228,7 @@ def _events(file: BinaryIO, length: int, size: int, offset: int, total: int) -> 
     """Read the attr section: entries of a perf_event_attr and a section (offset, size) of ids."""
     number = total // size if 80 <= size <= 4096 else 0
     if not 0 < number <= MOST_EVENTS:
-        raise Unusable("the perf.data file describes no event that can be read: record again")
+        raise UnusableError("the perf.data file describes no event that can be read: record again")
     table = _at(file, length, offset, number * size, "table of events")
     events = []
     ids_left = min(length // 8, MOST_IDS)
@@ -234,7 +236,9 @@ def _events(file: BinaryIO, length: int, size: int, offset: int, total: int) -> 
         ids_at, ids_size = struct.unpack_from("<QQ", table, at + size - 16)
         ids_left -= ids_size // 8
         if ids_left < 0:
-            raise Unusable("the perf.data file is damaged: it has more ids than events can have")
+            raise UnusableError(
+                "the perf.data file is damaged: it has more ids than events can have"
+            )
         ids = struct.unpack(
             f"<{ids_size // 8}Q", _at(file, length, ids_at, ids_size // 8 * 8, "ids of an event")
         )

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import pandas as pd
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.recording.perf_header import EventAttr
 from native_map.recording.perf_records import Columns, joined
 
@@ -67,7 +67,7 @@ class PerfRecording:
     def chunks(self, rows: int = 1 << 20) -> Iterator[pd.DataFrame]:
         """Yield the samples in tables of `rows` (the last may have fewer), in the file's order.
 
-        Raises Unusable if the file changes meanwhile.
+        Raises UnusableError if the file changes meanwhile.
         """
         if rows < 1:
             raise ValueError("a chunk has at least one row")
@@ -85,18 +85,22 @@ class PerfRecording:
         if size:
             yield frame_of(joined(pending))
         if seen + size != len(self):
-            raise Unusable(f"{self.path} changed while it was read: read it when perf has ended")
+            raise UnusableError(
+                f"{self.path} changed while it was read: read it when perf has ended"
+            )
 
     @cached_property
     def samples(self) -> pd.DataFrame:
         """Return all samples at once, 34 bytes each; for large files use `chunks`.
 
-        Raises Unusable if the file has changed.
+        Raises UnusableError if the file has changed.
         """
         pieces = list(self.pieces())
         samples = frame_of(joined(pieces))
         if len(samples) != len(self):
-            raise Unusable(f"{self.path} changed while it was read: read it when perf has ended")
+            raise UnusableError(
+                f"{self.path} changed while it was read: read it when perf has ended"
+            )
         return samples
 
 

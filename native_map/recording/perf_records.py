@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from native_map.recording.perf_header import EventAttr, Header, NeedsPerf
+from native_map.recording.perf_header import EventAttr, Header, NeedsPerfError
 from native_map.recording.perf_unpack import Unpacking, library
 from native_map.recording.record_bounds import Places, Words, boundaries
 
@@ -72,7 +72,7 @@ class Reader:
             layout = tuple(event.fields.get(n, 0) for n in ("ip", "tid", "time", "period"))
             self._layouts.setdefault(layout, []).append(number)
         if header.compressed and library() is None:
-            raise NeedsPerf("its records are compressed, and libzstd is not installed", header)
+            raise NeedsPerfError("its records are compressed, and libzstd is not installed", header)
         self._periods = np.array([max(event.period, 1) for event in header.events], np.uint64)
 
     def blocks(self) -> Iterator[RecordBlock]:
@@ -108,7 +108,7 @@ class Reader:
                 if not well and following < len(words):
                     kind = int(words[following] & np.uint64(0xFFFFFFFF))
                     if kind in PERF_ONLY:  # their size need not be a multiple of a word
-                        raise NeedsPerf(PERF_ONLY[kind], self.header)
+                        raise NeedsPerfError(PERF_ONLY[kind], self.header)
                 at += following * 8
                 carried = filled - following * 8
                 raw[:carried] = bytes(
@@ -250,7 +250,7 @@ def _id_field(header: Header) -> int | None:
     places = {event.fields.get("identifier") or event.fields.get("id") for event in header.events}
     place = places.pop()
     if places or place is None:
-        raise NeedsPerf("its samples do not name their event at a fixed place", header)
+        raise NeedsPerfError("its samples do not name their event at a fixed place", header)
     return place
 
 

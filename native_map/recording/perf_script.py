@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.programs import LimitedProgram, ProgramLimits
-from native_map.recording.perf_header import MOST_EVENTS, Header, NeedsPerf
+from native_map.recording.perf_header import MOST_EVENTS, Header, NeedsPerfError
 from native_map.recording.perf_recording import PerfRecording
 from native_map.recording.perf_records import SAMPLE_COLUMNS, Columns
 from native_map.recording.perf_tasks import inherit, table
@@ -54,8 +54,8 @@ def limits_for(size: int) -> ProgramLimits:
     )
 
 
-def read_script(path: Path, needs: NeedsPerf, perf: str = "perf") -> PerfRecording:
-    """Read the recording from `perf script`. Raises Unusable if perf cannot read it."""
+def read_script(path: Path, needs: NeedsPerfError, perf: str = "perf") -> PerfRecording:
+    """Read the recording from `perf script`. Raises UnusableError if perf cannot read it."""
     text = _Text(path, perf, needs)
     kept: list[Columns] | None = []
     sampled: Counter[int] = Counter()
@@ -66,7 +66,9 @@ def read_script(path: Path, needs: NeedsPerf, perf: str = "perf") -> PerfRecordi
             if sum(sampled.values()) > KEPT:
                 kept = None
     if not sampled and not text.counted and text.failure:
-        raise Unusable(f"{path} can only be read by perf ({needs}), which says: {text.failure}")
+        raise UnusableError(
+            f"{path} can only be read by perf ({needs}), which says: {text.failure}"
+        )
     header = needs.header or text.facts()
     clocks = {event.clock for event in header.events} or {str(header.facts.pop("clock", "default"))}
     damage = [*header.damage]
@@ -102,7 +104,7 @@ def read_script(path: Path, needs: NeedsPerf, perf: str = "perf") -> PerfRecordi
 class _Text:
     """Parses the output of `perf script`: yields samples as pieces and collects the rest."""
 
-    def __init__(self, path: Path, perf: str, needs: NeedsPerf) -> None:
+    def __init__(self, path: Path, perf: str, needs: NeedsPerfError) -> None:
         self.path, self.perf = path, perf
         self.events = [event.name for event in needs.header.events] if needs.header else []
         self.counted: Counter[str] = Counter()
@@ -116,7 +118,7 @@ class _Text:
 
     def again(self) -> Iterator[Columns]:
         """Yields the samples again, from another run of perf."""
-        reread = _Text(self.path, self.perf, NeedsPerf(""))
+        reread = _Text(self.path, self.perf, NeedsPerfError(""))
         reread.events = list(self.events)
         return reread.pieces()
 
@@ -161,7 +163,7 @@ class _Text:
                 env={**os.environ, "LC_ALL": "C"},
             )
         except OSError as error:
-            raise Unusable(
+            raise UnusableError(
                 f"{self.path} can only be read by perf, which is not here"
                 f" ({self.perf}: {error.strerror}): install it, or record into a file with"
                 " `perf record -k CLOCK_MONOTONIC -o FILE ...`"

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from native_map.recording.perf_header import Header, NeedsPerf, text
+from native_map.recording.perf_header import Header, NeedsPerfError, text
 
 Words = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.int64]
@@ -112,7 +112,7 @@ class TaskRecords:
         if len(set(self._trailers)) > 1 and any(
             "identifier" not in trailer for trailer in self._trailers
         ):
-            raise NeedsPerf("its records do not name their event at a fixed place", header)
+            raise NeedsPerfError("its records do not name their event at a fixed place", header)
         self._found: dict[int, list[dict[str, Column | list[str]]]] = {kind: [] for kind in LEAST}
         self._timed = all("time" in trailer for trailer in self._trailers)
         self._short = 0

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.plain_file import opened
 from native_map.recording.python_frame import Frame
 
@@ -110,7 +110,9 @@ class _StackReader:
 
     def take(self, event: Any) -> None:
         if not isinstance(event, dict):
-            raise Unusable(f"py-spy's file holds {type(event).__name__} instead of events; {_HINT}")
+            raise UnusableError(
+                f"py-spy's file holds {type(event).__name__} instead of events; {_HINT}"
+            )
         kind, key, time = event.get("ph"), event.get("tid"), event.get("ts")
         if kind not in ("B", "E"):
             return
@@ -122,7 +124,9 @@ class _StackReader:
             or not isinstance(name, str)
             or not isinstance(args, dict)
         ):
-            raise Unusable(f"py-spy's file holds an event without name, thread or time; {_HINT}")
+            raise UnusableError(
+                f"py-spy's file holds an event without name, thread or time; {_HINT}"
+            )
         if self._group != (key, time):
             self.settle()
             self._group = (key, time)
@@ -134,7 +138,7 @@ class _StackReader:
         elif thread.stack:
             thread.stack.pop()
         else:
-            raise Unusable(f"py-spy's file leaves a function that was not entered; {_HINT}")
+            raise UnusableError(f"py-spy's file leaves a function that was not entered; {_HINT}")
 
     def _enter(self, thread: _Thread, frame: Frame) -> None:
         _, node, pid, tid = thread.stack[-1] if thread.stack else (frame, -1, 0, 0)
@@ -163,7 +167,9 @@ class _StackReader:
         thread = self.threads[key]
         _, node, pid, tid = thread.stack[-1] if thread.stack else (None, -1, 0, 0)
         if thread.stack and not tid:
-            raise Unusable(f"py-spy's file names no threads: it was run without --threads; {_HINT}")
+            raise UnusableError(
+                f"py-spy's file names no threads: it was run without --threads; {_HINT}"
+            )
         if not thread.stack:
             # The end of the file. Of the threads with this key, only the last was still running.
             for owner, (start, above) in thread.open.items():
@@ -197,22 +203,22 @@ def read(
 
     py-spy was started at `start_ns` or later, had written its first line at `seen_ns` and had ended
     at `end_ns`, all of CLOCK_MONOTONIC; it samples every `period_ns`. `ends` has the times at which
-    processes ended, by the kernel's id of their main threads. Raises Unusable if it is not such a
-    file, OSError if it cannot be read.
+    processes ended, by the kernel's id of their main threads. Raises UnusableError if it is not
+    such a file, OSError if it cannot be read.
     """
     if period_ns < 1000:
         raise ValueError("a period below a microsecond")
     reader = _StackReader(period_ns // 1000)
     for number, event in enumerate(_events(path)):
         if number == _MOST_EVENTS:
-            raise Unusable(f"{path} has more than {_MOST_EVENTS:,} events; {_HINT}")
+            raise UnusableError(f"{path} has more than {_MOST_EVENTS:,} events; {_HINT}")
         reader.take(event)
     reader.settle()
     if any(thread.stack for thread in reader.threads.values()):
-        raise Unusable(f"{path} ends in the middle of a recording; {_HINT}")
+        raise UnusableError(f"{path} ends in the middle of a recording; {_HINT}")
     latest_ns = min(seen_ns, end_ns - reader.last * 1000)
     if latest_ns < start_ns:
-        raise Unusable(f"the times in {path} do not fit the run's; {_HINT}")
+        raise UnusableError(f"the times in {path} do not fit the run's; {_HINT}")
     origin_ns = (start_ns + latest_ns) // 2
     runs = {name: np.array(column, dtype=np.int64) for name, column in reader.columns.items()}
     nodes = pd.DataFrame(reader.tree.frames, columns=["function", "file", "line"])
@@ -265,7 +271,7 @@ def _events(path: Path) -> Iterator[Any]:
     with io.TextIOWrapper(opened(path), "utf-8", "replace") as file:
         text, at = file.read(_CHUNK).lstrip(), 1
         if not text.startswith("["):
-            raise Unusable(f"{path} is not what py-spy writes as chrometrace; {_HINT}")
+            raise UnusableError(f"{path} is not what py-spy writes as chrometrace; {_HINT}")
         complete = False
         while True:
             while at < len(text) and text[at] in ", \t\r\n":
@@ -281,7 +287,7 @@ def _events(path: Path) -> Iterator[Any]:
                 chunk = file.read(_CHUNK)
                 complete = not chunk
                 if complete or len(text) - at > _CHUNK:
-                    raise Unusable(
+                    raise UnusableError(
                         f"{path} is damaged or ends early, as after a full disk; {_HINT}"
                     ) from None
                 text, at = text[at:] + chunk, 0

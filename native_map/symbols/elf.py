@@ -2,7 +2,7 @@
 
 numpy reads the mapped file directly, because Python is too slow for symbol tables of half a million
 entries. Every offset and size is checked against the file: a damaged part is absent, a file with a
-damaged header is `Unusable`. Format: System V ABI, chapters 4 and 5 (`man 5 elf`),
+damaged header is `UnusableError`. Format: System V ABI, chapters 4 and 5 (`man 5 elf`),
 and Linux include/uapi/linux/elf.h. 32 and 64 bits, both byte orders.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 
 U64 = NDArray[np.uint64]
 
@@ -102,7 +102,7 @@ class Strings(NamedTuple):
 
 
 class Elf:
-    """An ELF file, from the bytes of `data`. Raises Unusable if the header is invalid."""
+    """An ELF file, from the bytes of `data`. Raises UnusableError if the header is invalid."""
 
     def __init__(self, data: "bytes | mmap.mmap", path: str = "") -> None:
         self.path = path
@@ -112,9 +112,11 @@ class Elf:
         self.size = len(self.view)
         head = bytes(self.view[:64])
         if head[:4] != b"\x7fELF" or len(head) < 52:
-            raise Unusable(f"{path or 'this'} is not an ELF file; its samples have no names")
+            raise UnusableError(f"{path or 'this'} is not an ELF file; its samples have no names")
         if head[4] not in (1, 2) or head[5] not in (1, 2):
-            raise Unusable(f"{path or 'this'} has a damaged ELF header; its samples have no names")
+            raise UnusableError(
+                f"{path or 'this'} has a damaged ELF header; its samples have no names"
+            )
         self.wide = head[4] == 2
         self.order: Any = "<" if head[5] == 1 else ">"
         self.kind, self.machine = self._ints(16, "u2", 2)
@@ -123,16 +125,18 @@ class Elf:
         offsets = self._ints(24 + step, word, 2)
         tail = self._ints(24 + 3 * step + 4, "u2", 6)
         if len(offsets) < 2 or len(tail) < 6:
-            raise Unusable(f"{path or 'this'} has a damaged ELF header; its samples have no names")
+            raise UnusableError(
+                f"{path or 'this'} has a damaged ELF header; its samples have no names"
+            )
         self._phoff, self._shoff = offsets
         _, self._phentsize, self._phnum, self._shentsize, self._shnum, self._shstrndx = tail
 
     @classmethod
     def open(cls, path: str) -> "Elf":
-        """Map a regular file. Raises Unusable if it cannot be opened or is not an ELF file."""
+        """Map a regular file. Raises UnusableError if it cannot be opened or is not an ELF file."""
         try:
             if not stat.S_ISREG(os.stat(path).st_mode):
-                raise Unusable(f"{path} is not a file; its samples have no names")
+                raise UnusableError(f"{path} is not a file; its samples have no names")
             handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 data = mmap.mmap(handle, 0, access=mmap.ACCESS_READ)
@@ -140,7 +144,9 @@ class Elf:
                 os.close(handle)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error)
-            raise Unusable(f"{path} cannot be read ({why}); its samples have no names") from error
+            raise UnusableError(
+                f"{path} cannot be read ({why}); its samples have no names"
+            ) from error
         return cls(data, path)
 
     def bytes_at(self, offset: int, size: int) -> memoryview:
@@ -364,7 +370,7 @@ class Elf:
                 self.refused.append(f"{many} unpack to more than {most} and were not read")
                 return None
             return Elf(unpacked, self.path)
-        except (lzma.LZMAError, MemoryError, Unusable):
+        except (lzma.LZMAError, MemoryError, UnusableError):
             return None
 
     @cached_property

@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.symbols.elf import Elf, same_build
 from native_map.symbols.elf_image import Image
 
@@ -93,7 +93,7 @@ class Files:
         for place in places:
             try:
                 elf = Elf.open(place)
-            except Unusable as error:
+            except UnusableError as error:
                 why = why or str(error).split(";")[0]
                 continue
             refusal = self._refusal(elf, plain, build_id, deleted)
@@ -103,7 +103,7 @@ class Files:
         for place in self._by_build_id(build_id, ("elf", "executable")):
             try:
                 elf = Elf.open(place)
-            except Unusable:
+            except UnusableError:
                 continue
             if same_build(elf.build_id, build_id):
                 return self._with_debug(elf, prefix or self.root, plain)
@@ -155,7 +155,7 @@ class Files:
         for place in self._by_build_id(elf.build_id, ("debug", "debuginfo", "elf")):
             try:
                 candidate = Elf.open(place)
-            except Unusable:
+            except UnusableError:
                 continue
             if same_build(candidate.build_id, elf.build_id) and candidate.has_symtab:
                 return candidate
@@ -168,7 +168,7 @@ class Files:
         for place in places:
             try:
                 candidate = Elf.open(place)
-            except Unusable:
+            except UnusableError:
                 continue
             if candidate.has_symtab and candidate.crc() == crc:
                 return candidate
@@ -185,5 +185,5 @@ def own_vdso() -> Image | None:
         with open("/proc/self/mem", "rb") as memory:
             memory.seek(start)
             return Image(Elf(memory.read(min(end - start, 1 << 20)), "[vdso]"))
-    except (OSError, ValueError, IndexError, Unusable):
+    except (OSError, ValueError, IndexError, UnusableError):
         return None

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.symbols.elf import U64
 
 LARGEST_KALLSYMS = 64 << 20
@@ -143,17 +143,17 @@ class PerfMap:
 
 
 def kernel_ranges() -> Ranges:
-    """Return the running kernel's functions. Raises Unusable if they are hidden or missing."""
+    """Return the running kernel's functions. Raises UnusableError if they are hidden or missing."""
     try:
         with open("/proc/kallsyms", encoding="utf-8", errors="replace") as file:
             text = file.read(LARGEST_KALLSYMS)
     except OSError as error:
-        raise Unusable(
+        raise UnusableError(
             "{n} samples without names, in the kernel: /proc/kallsyms cannot be read"
         ) from error
     rows = [(int(a, 16), kind, name) for a, kind, name in KERNEL_LINE.findall(text)]
     if not any(address for address, _, _ in rows):
-        raise Unusable(
+        raise UnusableError(
             "{n} samples without names, in the kernel, which hides them from this user; show them"
             " with: sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1"
         )

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.symbols import demangle
 from native_map.symbols.address_space import AddressSpaces, Match
 from native_map.symbols.elf import U64, same_build
@@ -250,11 +250,11 @@ class Symbols:
                 self._kernel_ranges = kernel_ranges()
             for name, address in table.kernel_marks():
                 if self._kernel_ranges.marks.get(name, address) != address:
-                    raise Unusable(
+                    raise UnusableError(
                         "{n} samples without names, in the kernel of another boot or machine;"
                         " read the recording where it was made, before the next boot"
                     )
-        except Unusable as error:
+        except UnusableError as error:
             self._notes[str(error)] += len(ip)
             return unknown
         back, unique = pd.factorize(ip)

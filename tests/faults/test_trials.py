@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from lotus.inside.tune.candidates import teardown
 from lotus.inside.tune.candidates.trial_requests import Close, Measure, Open
-from lotus.inside.tune.candidates.trials import Failed, Trials
+from lotus.inside.tune.candidates.trials import CandidateError, Trials
 
 _SELF = os.getpid()
 
@@ -163,12 +163,12 @@ def test_faults_are_said_and_leave_nothing(running: Any) -> None:
             began = time.monotonic()
             # Who comes to its end by itself has all the time that a slow machine takes to it.
             limit_s = 1 if fault == "hangs" else 600
-            with pytest.raises(Failed) as failed:
+            with pytest.raises(CandidateError) as failed:
                 trials.measure(wanted, Measure(seconds=0, least=30, step=False, limit_s=limit_s))
             assert says in str(failed.value)
             assert "\n" not in str(failed.value)
             assert fault == "hangs" or time.monotonic() - began < 300  # not at the limit
-            with pytest.raises(Failed, match="not open"):
+            with pytest.raises(CandidateError, match="not open"):
                 trials.measure(wanted, Measure(seconds=0, least=1, step=False, limit_s=1))
             assert left() == before, (fault, workers)
             trials.end()
@@ -186,7 +186,7 @@ def test_a_start_that_fails_leaves_nothing(running: Any) -> None:
     before = settled()
     for arguments, data, wanted, says in cases:
         trials = Trials(DataLoader(data, batch_size=4, **arguments))
-        with pytest.raises(Failed) as failed:
+        with pytest.raises(CandidateError) as failed:
             trials.open(wanted, Open(3 if isinstance(data, NeverArrives) else 600))
         trials.end()
         assert says in str(failed.value)
@@ -202,7 +202,7 @@ def test_other_candidates_live_on_where_one_is_killed(running: Any) -> None:
     for sign in (signal.SIGKILL, signal.SIGSTOP):
         victim = trials.open(many, Open(60)).workers[1]
         os.kill(victim, sign)
-        with pytest.raises(Failed, match=r"was killed by SIGKILL|took longer than"):
+        with pytest.raises(CandidateError, match=r"was killed by SIGKILL|took longer than"):
             trials.measure(many, Measure(seconds=0, least=100, step=False, limit_s=1.5))
         block = trials.measure(few, Measure(seconds=0, least=20, step=False, limit_s=60))
         assert len(block.sizes) == 20
@@ -227,7 +227,9 @@ def test_the_death_of_the_programs_own_worker_is_told_to_the_program() -> None:
         trials.measure(setting(1), Measure(seconds=0, least=2, step=True, limit_s=60))
         time.sleep(10_000)
 
-    with pytest.raises(RuntimeError, match="killed by signal"):  # torch's handler, not a Failed
+    with pytest.raises(
+        RuntimeError, match="killed by signal"
+    ):  # torch's handler, not a CandidateError
         goes_on()
     trials.end()
 

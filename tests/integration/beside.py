@@ -39,7 +39,7 @@ recorders += [PySpy(py_spy=spy, say=say, slice_s=2)] if spy else []
 
 try:
     _, outcome = traced_command.trace(command, Path("run"), TraceSettings(), sidecars=recorders)
-except launcher.CannotStart as error:
+except launcher.CommandStartError as error:
     say(f"lotus: {error}")
     sys.exit(error.exit_code)
 sys.exit(launcher.end_as(outcome))

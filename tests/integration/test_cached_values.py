@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImagePalette
 
 from lotus.inside.cache import entry_codec, entry_decoder
-from lotus.inside.cache.entry_codec import CannotEncode
+from lotus.inside.cache.entry_codec import EncodingError
 
 DTYPES = sorted(
     (
@@ -158,7 +158,7 @@ with torch.inference_mode():
     ids=lambda value: type(value).__name__,
 )
 def test_what_would_not_come_back_equal_is_refused(value: Any) -> None:
-    with pytest.raises(CannotEncode, match=REFUSED):
+    with pytest.raises(EncodingError, match=REFUSED):
         entry_codec.encode([value])
 
 
@@ -231,7 +231,7 @@ def test_pictures_with_more_than_pixels_are_refused(tmp_path: Any) -> None:
     with_palette.palette = ImagePalette.ImagePalette("RGB", bytes(9))
     with Image.open(path) as opened:
         for picture in (opened, own, with_text, with_exif, Image.new("RGB", (0, 5))):
-            with pytest.raises(CannotEncode, match=REFUSED):
+            with pytest.raises(EncodingError, match=REFUSED):
                 entry_codec.encode(picture)
         # WHEN it is what a data set usually makes of a file
         picture = opened.convert("RGB")

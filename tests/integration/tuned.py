@@ -24,7 +24,7 @@ from lotus.common.errors import LotusError
 from lotus.inside.tune.candidates.trial_requests import Close, Measure, Open, Train
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Entry, Tuned
-from lotus.tune.program.program import TrialFailed
+from lotus.tune.program.program import TrialError
 
 asked = json.loads(sys.argv[1])
 truth = {{}}
@@ -59,7 +59,7 @@ def search(program):
         exec(asked["do"])
     except KeyboardInterrupt:
         found.interrupted = True
-    except TrialFailed as error:
+    except TrialError as error:
         truth["refused"] = str(error)
     return found
 

@@ -19,7 +19,7 @@ from lotus.inside.tune.candidates.trial_requests import (
 )
 from lotus.settings.space import Measurement, Setting
 from lotus.settings.tuned_file import Target
-from lotus.tune.program.program import TrialFailed, Watched
+from lotus.tune.program.program import TrialError, Watched
 from lotus.tune.search.machine_limits import MachineLimits
 from lotus.tune.search.result import Result
 from lotus.tune.search.search import SearchPlan, search
@@ -105,7 +105,7 @@ class Fake:
     def _pass(self, seconds: float, limit_s: float) -> None:
         self.now += min(seconds, limit_s)
         if seconds > limit_s:
-            raise TrialFailed(f"it gave no batch within {limit_s:g} s")
+            raise TrialError(f"it gave no batch within {limit_s:g} s")
 
     def perform(self, setting: Setting, request: Request[Reply]) -> Reply:
         reply: Any
@@ -127,7 +127,7 @@ class Fake:
         self.opened.append(setting)
         self._pass(self.first_s(setting), limit_s)
         if setting.num_workers in self.fails:
-            raise TrialFailed(self.fails[setting.num_workers])
+            raise TrialError(self.fails[setting.num_workers])
         self.live.add(setting)
         self.most_live.append(set(self.live))
         iter_s = self.start_s * setting.num_workers
@@ -151,7 +151,7 @@ class Fake:
         try:
             takes = ahead * self.batch_s(setting, False) + sum(waits) + taken * count
             self._pass(takes, limit_s)
-        except TrialFailed:
+        except TrialError:
             self.live.remove(setting)
             raise
         return TrialBlock(

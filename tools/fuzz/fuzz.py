@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lotus.common.errors import LotusError
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from tools.bench import provenance
 from tools.fuzz import attacks
 from tools.fuzz import run_attacks as attacks_runs
@@ -83,7 +83,7 @@ CPU_S = 10.0  # of one input, what its reader starts included
 MEMORY = 1 << 30  # bytes more than before the first input
 ATTACKS = 500  # one input of so many is an attack
 LARGEST = 7.2  # of these the size: its logarithm, and most are far smaller
-REFUSED = (LotusError, Unusable)
+REFUSED = (LotusError, UnusableError)
 
 
 @dataclass

@@ -43,17 +43,19 @@ class Loop:
     expected: dict[str, float] = field(default_factory=dict)
 
 
-class NoCompiler(LotusError):
+class NoCompilerError(LotusError):
     """The loops could not be built here; the message says why."""
 
 
 def build(folder: Path) -> ctypes.CDLL:
-    """Compile the loops. Raises NoCompiler."""
+    """Compile the loops. Raises NoCompilerError."""
     if platform.machine() != "x86_64":
-        raise NoCompiler(f"the known loops are written for x86-64, this is {platform.machine()}")
+        raise NoCompilerError(
+            f"the known loops are written for x86-64, this is {platform.machine()}"
+        )
     compiler = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
     if compiler is None:
-        raise NoCompiler("no C compiler: install gcc, the other measurements are made without")
+        raise NoCompilerError("no C compiler: install gcc, the other measurements are made without")
     target = folder / "loops.so"
     completed = subprocess.run(
         [compiler, "-O1", "-shared", "-fPIC", "-o", str(target), str(SOURCE)],
@@ -61,7 +63,7 @@ def build(folder: Path) -> ctypes.CDLL:
         text=True,
     )
     if completed.returncode:
-        raise NoCompiler(f"{compiler} failed: {completed.stderr.strip()[:300]}")
+        raise NoCompilerError(f"{compiler} failed: {completed.stderr.strip()[:300]}")
     library = ctypes.CDLL(str(target))
     library.toss.argtypes = library.make_ring.argtypes = [ctypes.c_long, ctypes.c_uint64]
     library.toss.restype = ctypes.c_long
@@ -116,7 +118,7 @@ def events() -> dict[str, Event]:
             for each in form.events:
                 try:
                     number = spelling.type_number(each)
-                except pmu.Unusable:
+                except pmu.UnusableError:
                     continue
                 event = Event(each.name, number, each.config, each.config1, each.flags)
                 chosen.setdefault(each.name, event)

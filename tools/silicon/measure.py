@@ -78,7 +78,7 @@ def measure(scale: float, images: Path, folder: Path) -> dict[str, Any]:
     _say("known loops")
     try:
         library = known_loops.build(folder)
-    except known_loops.NoCompiler as error:
+    except known_loops.NoCompilerError as error:
         results["no_loops"] = str(error)
     else:
         results["loops"] = known_loops.measure(library, results["working"])

@@ -19,7 +19,7 @@ from lotus.analysis.counters.counter_metrics import (
 )
 from lotus.common.array_types import Floats
 from lotus.common.formatting import library, plain
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.estimate.validation import ENOUGH
 from native_map.events import formulas, perf_list, pmu
 from native_map.events.event_model import EventTable
@@ -204,7 +204,7 @@ def event_name(spelling: str, cpu: str) -> str:
     """Return the name that an event, as perf spells it, has among counters."""
     try:
         event = parse(spelling)
-    except Unusable:
+    except UnusableError:
         return spelling.partition(":")[0].replace("-", "_")
     for events in pmu.sets(cpu).values():
         for known in events.events:

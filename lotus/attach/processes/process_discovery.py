@@ -29,7 +29,7 @@ _HELPERS = re.compile(r"multiprocessing\.resource_tracker|multiprocessing\.resou
 _MOST_LISTED = 8
 
 
-class TorchNotLoaded(LotusError):
+class TorchNotLoadedError(LotusError):
     """No process that a process id stands for has loaded torch, which one that starts may do."""
 
 
@@ -88,7 +88,7 @@ def programs_of(pid: int, processes: Mapping[int, ProcessFacts]) -> list[Program
             f"trains there may not be read; try: {permissions.with_more_rights(pid)}"
         )
     if starts and (not below or any(_may_be_a_rank(each, facts) for each in below)):
-        raise TorchNotLoaded(
+        raise TorchNotLoadedError(
             f"process {pid} ({facts.words}) starts other processes, and none of them has loaded "
             "torch yet; try again in some seconds"
         )
@@ -107,7 +107,7 @@ def programs_of(pid: int, processes: Mapping[int, ProcessFacts]) -> list[Program
             raise _several(programs)
         return programs
     if facts.torch is False:
-        raise TorchNotLoaded(
+        raise TorchNotLoadedError(
             f"process {pid} ({facts.words}) has not loaded torch; if it is still starting, try "
             "again, else lotus attach without a number lists those that have"
         )

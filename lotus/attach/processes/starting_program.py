@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 
 from lotus.attach.processes import process_discovery
-from lotus.attach.processes.process_discovery import ProcessFacts, Program, TorchNotLoaded
+from lotus.attach.processes.process_discovery import ProcessFacts, Program, TorchNotLoadedError
 from lotus.common.stderr import say
 from lotus.inside.common.process_stat import TICK_NS
 
@@ -21,7 +21,7 @@ def programs_of(pid: int, processes: Mapping[int, ProcessFacts]) -> list[Program
     while True:
         try:
             return process_discovery.programs_of(pid, processes)
-        except TorchNotLoaded:
+        except TorchNotLoadedError:
             if _age_s(processes[pid]) > _YOUNG_S:
                 raise
         if not is_announced:

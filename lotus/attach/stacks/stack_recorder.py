@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lotus.attach.processes.tied_process import TiedProcess
 from lotus.common import py_spy_program
 from lotus.recording.child_process import Version
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 
 if TYPE_CHECKING:
     from native_map.recording.py_spy import PySpyStacks
@@ -88,7 +88,7 @@ class StackRecorder:
                 result = py_spy.read(self._output, start, seen, self._child.end_ns, period, ends)
             elif not problem:
                 problem = py_spy_program.complaint(text)
-        except (OSError, Unusable) as error:
+        except (OSError, UnusableError) as error:
             problem = str(error).partition(";")[0]
         finally:
             self._output.unlink(missing_ok=True)

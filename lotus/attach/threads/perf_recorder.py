@@ -11,7 +11,7 @@ from typing import Any
 from lotus.attach.processes.tied_process import TiedProcess
 from lotus.attach.threads.thread_readings import has_ended
 from lotus.hardware.sampling_probe import kernel_refused, sampling_event
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.recording import perf_command
 
 _INSTALL = "apt install linux-perf (or linux-tools-$(uname -r))"
@@ -105,7 +105,7 @@ class PerfRecorder:
             samples = recording.samples.sort_values("time_ns", kind="stable", ignore_index=True)
             symbols = Symbols(kernel=self._kernel)
             names = symbols.resolve(recording.mappings, samples, recording.forks, recording.comms)
-        except Unusable as error:
+        except UnusableError as error:
             self.problem = str(error).partition(";")[0]
             return None
         finally:

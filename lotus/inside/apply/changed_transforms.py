@@ -14,7 +14,7 @@ from ..cache.loader_refusal import refusal
 from ..common import patching
 from ..common.guard import edge, hook
 from ..common.loader_description import words
-from .transform_change import CannotChange, TransformChange
+from .transform_change import TransformChange, TransformChangeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,8 +111,10 @@ class ChangedTransforms:
             change = change_of(loader, names, self._applier.note)
             cut = None if cache is None else change.cut(cache["path"] or (), cache["cut"])
             if cache is not None and cut is None:
-                raise CannotChange("the place at which samples are cached lies within what they do")
-        except CannotChange as reason:
+                raise TransformChangeError(
+                    "the place at which samples are cached lies within what they do"
+                )
+        except TransformChangeError as reason:
             self._applier.note(f"no alternatives are put in for {what}: {reason}")
             return None
         for name in change.left:
@@ -141,7 +143,7 @@ class ChangedTransforms:
         for names in plan.choices:
             try:
                 changes.append(TransformChange(dataset, names, note))
-            except CannotChange as reason:
+            except TransformChangeError as reason:
                 # With a switch, `lotus advise` says why. Without, this was seen before in the main
                 # process, unless worker_init_fn has changed the data set.
                 if plan.switch is None:
@@ -151,10 +153,10 @@ class ChangedTransforms:
 
 
 def change_of(loader: Any, names: Sequence[str], note: Callable[[str], object]) -> TransformChange:
-    """Return how alternatives change a loader's samples. Raises CannotChange."""
+    """Return how alternatives change a loader's samples. Raises TransformChangeError."""
     why = refusal(loader)
     if why is not None:
-        raise CannotChange(why)
+        raise TransformChangeError(why)
     return TransformChange(loader.dataset, names, note)
 
 

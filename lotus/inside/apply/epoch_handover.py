@@ -120,7 +120,7 @@ def why_not(loader: "Any", iterator: "Any", entry: "dict[str, Any]") -> str:
         return "the setting of such a loader cannot change in the midst of an epoch"
     try:
         loader_attributes.resolve(entry, loader, loader_attributes.attributes(loader))
-    except loader_attributes.Refused as reason:
+    except loader_attributes.SettingRefusedError as reason:
         return str(reason)
     return ""
 
@@ -139,7 +139,7 @@ def only_threads_change(loader: "Any", iterator: "Any", entry: "dict[str, Any]")
         return False
     try:
         after = loader_attributes.resolve(entry, loader, before)
-    except loader_attributes.Refused:
+    except loader_attributes.SettingRefusedError:
         return False
     # The one is a name in `after`; the other is left out of stretches, and means the next epochs.
     for name in ("multiprocessing_context", "persistent_workers"):

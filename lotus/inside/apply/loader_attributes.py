@@ -13,7 +13,7 @@ _SIMPLE = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers",
 _TORCH_PREFETCH = 2
 
 
-class Refused(Exception):
+class SettingRefusedError(Exception):
     """The reason why a setting is not applied to a loader, as a clause after "because"."""
 
 
@@ -24,7 +24,7 @@ def attributes(loader: "Any") -> "dict[str, Any]":
 
 
 def resolve(entry: "dict[str, Any]", loader: "Any", before: "dict[str, Any]") -> "dict[str, Any]":
-    """Return the attributes that a setting gives a loader. Raises Refused.
+    """Return the attributes that a setting gives a loader. Raises SettingRefusedError.
 
     `entry` has the `setting` and `iterable_safe`: whether it is known to keep the samples of an
     iterable data set. With `keep`, attributes that the setting does not name stay. `before` is the
@@ -36,13 +36,15 @@ def resolve(entry: "dict[str, Any]", loader: "Any", before: "dict[str, Any]") ->
     workers = setting["num_workers"]
     after = {**before, "num_workers": workers, "pin_memory": setting.get("pin_memory", False)}
     if is_iterable(loader) and workers != before["num_workers"] and not entry["iterable_safe"]:
-        raise Refused(
+        raise SettingRefusedError(
             f"its data set is iterable, so {workers} workers instead of {before['num_workers']} "
             "may repeat or lose samples, and it was not shown that they do not"
         )
     if not workers:
         if loader.timeout > 0:
-            raise Refused(f"a timeout ({loader.timeout} s) needs workers, and the setting has none")
+            raise SettingRefusedError(
+                f"a timeout ({loader.timeout} s) needs workers, and the setting has none"
+            )
         after.update(prefetch_factor=None, persistent_workers=False, multiprocessing_context=None)
         return after
     after["prefetch_factor"] = setting.get("prefetch_factor") or _TORCH_PREFETCH
@@ -52,12 +54,12 @@ def resolve(entry: "dict[str, Any]", loader: "Any", before: "dict[str, Any]") ->
         after["in_order"] = in_order
     elif in_order is False:
         version = sys.modules["torch"].__version__
-        raise Refused(f"in_order=False came with torch 2.6, this is {version}")
+        raise SettingRefusedError(f"in_order=False came with torch 2.6, this is {version}")
     method = setting.get("start_method")
     if method is not None:
         multiprocessing: Any = sys.modules["multiprocessing"]
         if method not in multiprocessing.get_all_start_methods():
-            raise Refused(f"this platform cannot start processes by {method}")
+            raise SettingRefusedError(f"this platform cannot start processes by {method}")
         after["multiprocessing_context"] = method
     return after
 

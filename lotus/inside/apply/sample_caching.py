@@ -12,10 +12,10 @@ from multiprocessing.util import Finalize
 
 from ..cache import cache_folder
 from ..cache.cached_samples import CachedSamples, CachePlan, SampleCount, SampleMaker, key_of
-from ..cache.fingerprints import NoFingerprint
+from ..cache.fingerprints import FingerprintError
 from ..cache.loader_refusal import refusal
 from ..cache.sample_store import SampleStore
-from ..cache.transform_place import NoTransform, TransformPlace
+from ..cache.transform_place import NoTransformError, TransformPlace
 from ..common import patching
 from ..common.guard import edge, hook
 from ..common.loader_description import words
@@ -37,7 +37,7 @@ KINDS = ("filling", "cached")  # what the byte may say; 0: neither
 active: "SampleCaching | None" = None  # of this process
 
 
-class NotCached(Exception):
+class NotCachedError(Exception):
     """The reason why a loader's samples are not cached, as a clause."""
 
 
@@ -67,10 +67,10 @@ class SampleCaching:
             keys = self._keys.setdefault(entry, set())
             keys.add(plan.key)
             if len(keys) > _MOST_KEYS:
-                raise NotCached("its data set is another one from epoch to epoch")
+                raise NotCachedError("its data set is another one from epoch to epoch")
             self._applier.note(_words(loader, plan))
             return plan
-        except (OSError, NotCached, NoFingerprint, NoTransform) as reason:
+        except (OSError, NotCachedError, FingerprintError, NoTransformError) as reason:
             self._applier.note(f"samples of {words(loader, site)} are not cached: {reason}")
             return None
 
@@ -91,14 +91,14 @@ class SampleCaching:
         note = self._applier.note if plan.switch is None else partial(_tell_problem, plan.switch)
         try:
             if run and key_of(dataset, plan.path, plan.cut, plan.alternatives) != plan.key:
-                raise NotCached("worker_init_fn changes the data set")
+                raise NotCachedError("worker_init_fn changes the data set")
             count = self._counted()
             store = self._stores.get(plan.folder)
             if store is None:
                 store = SampleStore(plan.folder, plan.budget_bytes, note, plan.about)
                 self._stores[plan.folder] = store
             maker = _maker(fetcher, plan, lambda: SampleMaker(dataset, plan, store, note, count))
-        except (OSError, NoTransform, NoFingerprint, NotCached) as error:
+        except (OSError, NoTransformError, FingerprintError, NotCachedError) as error:
             note(f"samples are not cached: {error}")
             return None
         cached = CachedSamples(dataset, maker)
@@ -128,7 +128,7 @@ def _maker(fetcher: "Any", plan: CachePlan, make: "Callable[[], SampleMaker]") -
     if not plan.alternatives:
         return make()
     if not isinstance(fetcher, ChangedFetcher) or not fetcher.has(plan.alternatives):
-        raise NotCached("alternatives that make them cannot be put in")
+        raise NotCachedError("alternatives that make them cannot be put in")
     made: list[SampleMaker] = []
     fetcher.as_fetched(lambda: made.append(make()))
     return made[0]
@@ -181,17 +181,19 @@ def plan_of(
 ) -> CachePlan:
     """Return the plan for a loader, whose samples alternatives make.
 
-    Raises NotCached, NoFingerprint, NoTransform, OSError.
+    Raises NotCachedError, FingerprintError, NoTransformError, OSError.
     """
     dataset = loader.dataset
     why = refusal(loader)
     if why is not None:
-        raise NotCached(why)
+        raise NotCachedError(why)
     path, cut, steps = cache["path"], cache["cut"], list(cache["operations"])
     if path is not None:
         names = TransformPlace(dataset, path).names()
         if names != steps:
-            raise NotCached(f"its transform is {names}, the settings are for {cache['operations']}")
+            raise NotCachedError(
+                f"its transform is {names}, the settings are for {cache['operations']}"
+            )
     alternatives: tuple[str, ...] = ()
     if made_by is not None and made_by.cut is not None:
         cut, steps, alternatives = made_by.cut, list(made_by.steps), tuple(made_by.choices[0])

@@ -246,7 +246,7 @@ class Applier:
                 loader
             )
             after = loader_attributes.resolve(entry, loader, own)
-        except loader_attributes.Refused as reason:
+        except loader_attributes.SettingRefusedError as reason:
             self.tell({"refused": index})
             self.note(
                 f"{loader_description.words(loader, known.site)} keeps its own settings: {reason}"

@@ -7,7 +7,7 @@ import operator
 import sys
 
 from ..cache.random_sources import NAMES, RandomSources, drawn, states
-from ..cache.transform_place import NoTransform, TransformPlace, paths
+from ..cache.transform_place import NoTransformError, TransformPlace, paths
 from ..common import alternative_files
 from ..common.alternative_files import KnownOperation, in_turn
 from ..common.guard import hook, of_the_program
@@ -24,7 +24,7 @@ _DECODER = "loader"  # attribute of torchvision's folders of pictures
 _FOLDERS = "torchvision.datasets.folder"
 
 
-class CannotChange(Exception):
+class TransformChangeError(Exception):
     """The reason why a data set's transform stays as it is, as a clause."""
 
 
@@ -94,8 +94,9 @@ def _are_equal(first: Any, second: Any) -> bool:
 class TransformChange:
     """The alternatives in `wanted` that a data set's `Compose` and decoder allow.
 
-    Between `put` and `restore` the data set has a `Compose` with them. Raises CannotChange where
-    none can be put in. `note` gets a line where a result that is to be equal is not.
+    Between `put` and `restore` the data set has a `Compose` with them. Raises
+    TransformChangeError where none can be put in. `note` gets a line where a result that is to be
+    equal is not.
     """
 
     def __init__(self, dataset: Any, wanted: Sequence[str], note: Callable[[str], object]) -> None:
@@ -117,7 +118,7 @@ class TransformChange:
         for name in wanted:
             self._put_in(name, operations, held, begins)
         if not self.names:
-            raise CannotChange("no alternative fits its operations")
+            raise TransformChangeError("no alternative fits its operations")
         after: list[Any] = [operation.transform for operation in operations]
         self._attributes: list[_ChangedAttribute] = []
         if has_decoder:
@@ -255,11 +256,11 @@ def _transform_of(dataset: Any) -> tuple[TransformPlace, Any]:
     for path in paths(dataset):
         try:
             place = TransformPlace(dataset, path)
-        except NoTransform:
+        except NoTransformError:
             continue
         if place.is_container():
             owner = dataset
             for name in path[:-1]:
                 owner = attributes(owner).get(name)
             return place, owner
-    raise CannotChange("its transform is not a Compose of torchvision")
+    raise TransformChangeError("its transform is not a Compose of torchvision")

@@ -18,7 +18,7 @@ from ..common.object_attributes import attributes
 from ..common.sample_paths import path_of
 from . import opened_files, random_sources
 from .compression import MARK, EncodedParts, compressed, decompressed
-from .entry_codec import CannotEncode, encode
+from .entry_codec import EncodingError, encode
 from .entry_decoder import decode
 from .fingerprints import fingerprint, versions
 from .sample_template import filled, with_hole
@@ -62,7 +62,7 @@ def key_of(
     Parts of one data set (torch's Subset) share it. Samples that alternatives make have a key of
     their own, which includes all operations: draft mode, say, decodes as a later Resize needs it.
     Unless the file of a sample has an absolute path, the working directory is a part of the key.
-    Raises NoFingerprint, NoTransform, OSError.
+    Raises FingerprintError, NoTransformError, OSError.
     """
     inner, _ = inner_of(dataset, 0)
     base = [_FORMAT, versions(), None if _is_absolute(inner) else os.getcwd()]
@@ -296,7 +296,7 @@ class SampleMaker:
 
     def _fail(self, error: Exception) -> None:
         """Handle an error of ours; what the program raises into our code is raised."""
-        if isinstance(error, CannotEncode):
+        if isinstance(error, EncodingError):
             self._stop(str(error))
         elif of_the_program(error):
             raise error
@@ -329,7 +329,7 @@ class CachedSample:
 
 
 def entry_parts(files: Any, template: Any, value: EncodedParts) -> EncodedParts:
-    """Return the parts of an entry; `value` is encoded already. Raises CannotEncode."""
+    """Return the parts of an entry; `value` is encoded already. Raises EncodingError."""
     head = encode((files, template))
     parts = EncodedParts([sum(map(len, head)).to_bytes(_HEAD, "little")])
     parts.add(head)
@@ -378,7 +378,7 @@ class _Making:
                 self.why = "random numbers are drawn before the cut"
             else:
                 self.value = encode(value)
-        except CannotEncode as error:
+        except EncodingError as error:
             self.why = str(error)
         except Exception as error:
             if of_the_program(error):
@@ -387,5 +387,5 @@ class _Making:
 
 
 def encoded(value: Any) -> bytes:
-    """Return a value as bytes. Raises CannotEncode."""
+    """Return a value as bytes. Raises EncodingError."""
     return b"".join(encode(value))

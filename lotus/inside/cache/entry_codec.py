@@ -32,7 +32,7 @@ PICTURE = struct.Struct("<II")
 NUMPY_DTYPE = re.compile(r"[<>|][biufcmMSUV]\d+(\[\d*[A-Za-z]+\])?")
 
 
-class CannotEncode(Exception):
+class EncodingError(Exception):
     """The value is of a kind that is not cached; the message says which."""
 
 
@@ -49,7 +49,7 @@ HOLE = Hole()  # stands in a sample where the result of its transform belongs
 def encode(value: Any) -> EncodedParts:
     """Return the bytes of a value, in parts that no later change of the value reaches.
 
-    Raises CannotEncode for all but None, bool, int, float, str, bytes, tuple, list, dict, HOLE,
+    Raises EncodingError for all but None, bool, int, float, str, bytes, tuple, list, dict, HOLE,
     arrays and scalars of numpy without objects and fields, dense tensors of the CPU without
     gradients, and pictures of class Image; for subclasses of these, and for an object, or memory,
     that occurs twice.
@@ -58,12 +58,12 @@ def encode(value: Any) -> EncodedParts:
         encoder = _Encoder()
         encoder.add(value, 0)
         encoder.check_memory()
-    except CannotEncode:
+    except EncodingError:
         raise
     except Exception as error:
         if of_the_program(error):
             raise
-        raise CannotEncode(f"{type(error).__name__}: {error}"[:200]) from None
+        raise EncodingError(f"{type(error).__name__}: {error}"[:200]) from None
     parts = EncodedParts([U32.pack(len(encoder.head)) + encoder.head])
     parts.add(encoder.blobs)
     return parts
@@ -79,7 +79,7 @@ class _Encoder:
     def add(self, value: Any, depth: int) -> None:
         kind = type(value)
         if depth > DEEPEST:
-            raise CannotEncode("values are nested too deeply")
+            raise EncodingError("values are nested too deeply")
         add = _ADD.get(kind)
         if add is not None:
             add(self, value, depth)
@@ -94,18 +94,18 @@ class _Encoder:
         elif kind is getattr(sys.modules.get("PIL.Image"), "Image", None):
             self._picture(value, depth)
         else:
-            raise CannotEncode(f"values of {kind.__module__}.{kind.__qualname__} are not cached")
+            raise EncodingError(f"values of {kind.__module__}.{kind.__qualname__} are not cached")
 
     def check_memory(self) -> None:
-        """Raise CannotEncode where two arrays share memory: their copies would not."""
+        """Raise EncodingError where two arrays share memory: their copies would not."""
         self._memory.sort()
         ends = [end for _, end in self._memory]
         if any(self._memory[i][0] < ends[i - 1] for i in range(1, len(ends))):
-            raise CannotEncode("two arrays share memory")
+            raise EncodingError("two arrays share memory")
 
     def _once(self, value: Any) -> None:
         if id(value) in self._objects:
-            raise CannotEncode("an object occurs twice")
+            raise EncodingError("an object occurs twice")
         self._objects.add(id(value))
 
     def _text(self, text: str) -> None:
@@ -154,7 +154,7 @@ class _Encoder:
         self.head += b"d" + U32.pack(len(value))
         for key, item in value.items():
             if not is_key(key):
-                raise CannotEncode(f"a key of a dict is of {type(key).__qualname__}")
+                raise EncodingError(f"a key of a dict is of {type(key).__qualname__}")
             self.add(key, depth + 1)
             self.add(item, depth + 1)
 
@@ -168,7 +168,7 @@ class _Encoder:
         """Return the layout of an array at an address, whose memory is now known to occur."""
         placed = layout(sizes, steps, size)
         if placed.span > SPREAD * placed.stored + 4096:
-            raise CannotEncode("an array has its elements too far apart")
+            raise EncodingError("an array has its elements too far apart")
         if placed.span:
             self._memory.append((address, address + placed.span))
         return placed
@@ -176,13 +176,13 @@ class _Encoder:
     def _tensor(self, tensor: Any, torch: Any) -> None:
         self._once(tensor)
         if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
-            raise CannotEncode("a tensor is not a dense one of the CPU")
+            raise EncodingError("a tensor is not a dense one of the CPU")
         if tensor.requires_grad or tensor.is_inference() or vars(tensor):
-            raise CannotEncode("a tensor has more than its values")
+            raise EncodingError("a tensor has more than its values")
         # Newer versions of torch have no names.
         named = any(getattr(tensor, "names", ()))
         if tensor.is_quantized or tensor.is_conj() or tensor.is_neg() or named:
-            raise CannotEncode("a tensor is quantized, conjugated, negated or has names")
+            raise EncodingError("a tensor is quantized, conjugated, negated or has names")
         size, address = tensor.element_size(), tensor.data_ptr()
         sizes, strides = tuple(tensor.shape), tuple(tensor.stride())
         placed = self._placed(address, sizes, tuple(size * step for step in strides), size)
@@ -202,7 +202,7 @@ class _Encoder:
         self._once(array)
         dtype, sizes, steps = array.dtype, array.shape, array.strides
         if not array.flags.aligned:
-            raise CannotEncode("an array is not aligned")
+            raise EncodingError("an array is not aligned")
         self.head += b"A"
         self._numpy_dtype(dtype, numpy)
         if not array.size:
@@ -226,10 +226,10 @@ class _Encoder:
     def _numpy_dtype(self, dtype: Any, numpy: Any) -> None:
         text = dtype.str
         if NUMPY_DTYPE.fullmatch(text) is None or not dtype.itemsize or dtype.metadata:
-            raise CannotEncode(f"arrays of {dtype} are not cached")
+            raise EncodingError(f"arrays of {dtype} are not cached")
         again = numpy.dtype(text)
         if again != dtype or again.char != dtype.char or again.type is not dtype.type:
-            raise CannotEncode(f"arrays of {dtype} are not cached")
+            raise EncodingError(f"arrays of {dtype} are not cached")
         self._text(text)
 
     def _scalar(self, value: Any, numpy: Any) -> None:
@@ -245,7 +245,7 @@ class _Encoder:
             self._numpy_dtype(value.dtype, numpy)
             self.head += value.tobytes()
         else:
-            raise CannotEncode(f"values of {kind.__module__}.{kind.__qualname__} are not cached")
+            raise EncodingError(f"values of {kind.__module__}.{kind.__qualname__} are not cached")
 
     def _picture(self, picture: Any, depth: int) -> None:
         self._once(picture)
@@ -253,12 +253,12 @@ class _Encoder:
         data = picture.tobytes()  # which loads the picture
         mode, (width, height) = picture.mode, picture.size
         if len(data) != picture_parts.byte_count(mode, width, height):
-            raise CannotEncode(f"pictures of mode {mode} are not cached")
+            raise EncodingError(f"pictures of mode {mode} are not cached")
         if (
             not picture_parts.usual_attributes(images).issuperset(vars(picture))
             or picture._exif is not None
         ):
-            raise CannotEncode("a picture has more than its pixels and its info")
+            raise EncodingError("a picture has more than its pixels and its info")
         self.head += b"P"
         self._text(mode)
         self.head += PICTURE.pack(width, height)
@@ -269,7 +269,7 @@ class _Encoder:
             palette = picture_parts.palette_of(picture)
             again = images.frombytes(mode, (width, height), data)
             if picture_parts.palette_of(picture_parts.set_palette(again, palette)) != palette:
-                raise CannotEncode("a picture's palette is of a kind that is not cached")
+                raise EncodingError("a picture's palette is of a kind that is not cached")
         self.add(palette, depth + 1)
         self.add(picture.info, depth + 1)
 

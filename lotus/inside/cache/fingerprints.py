@@ -36,7 +36,7 @@ _FEW, _CHUNK = 64, 4096  # items of a list
 _NUMBERED = 2  # the format of marshal without references, which depends on contents only
 
 
-class NoFingerprint(Exception):
+class FingerprintError(Exception):
     """The reason why an object has no hash, as a clause."""
 
 
@@ -54,7 +54,7 @@ def fingerprint(*things: object, without: Iterable[object] = ()) -> str:
     """Return a hash of objects: their types, state and code, in hexadecimal digits.
 
     It is the same in other processes of the same program. Objects in `without` count as nothing,
-    wherever they are. Raises NoFingerprint.
+    wherever they are. Raises FingerprintError.
     """
     walk = _Walk({id(thing) for thing in without})
     for thing in things:
@@ -74,7 +74,7 @@ class _Walk:
         view = memoryview(data).cast("B") if len(data) else memoryview(b"")
         self._bytes += len(view)
         if self._bytes > _MOST_BYTES:
-            raise NoFingerprint("the data set holds more than 1 GiB")
+            raise FingerprintError("the data set holds more than 1 GiB")
         self.digest.update(f"{kind}:{len(view)};".encode())
         self.digest.update(view)
 
@@ -91,7 +91,7 @@ class _Walk:
             self._put(f"again {number}")
             return
         if len(self._numbers) >= _MOST_OBJECTS or depth > _DEEPEST:
-            raise NoFingerprint("the data set holds too many objects")
+            raise FingerprintError("the data set holds too many objects")
         self._numbers[id(thing)] = len(self._numbers)
         self._alive.append(thing)
         add = _KINDS.get(kind)
@@ -188,13 +188,13 @@ class _Walk:
         if kind in (types.FunctionType, _Memo, *_BASIC) or issubclass(kind, type):
             self.add(value, depth)
             return
-        with contextlib.suppress(NoFingerprint):
+        with contextlib.suppress(FingerprintError):
             self.add(value, depth)
 
     def _memo(self, function: Any, depth: int) -> None:
         # Samples may come from files that were read for other ones, and are not opened again.
         name = getattr(function, "__name__", "a function")
-        raise NoFingerprint(f"{name} of the program keeps its results (functools.lru_cache)")
+        raise FingerprintError(f"{name} of the program keeps its results (functools.lru_cache)")
 
     def _method(self, method: Any, depth: int) -> None:
         self.add(method.__func__, depth)
@@ -261,7 +261,9 @@ class _Walk:
             reduced = thing.__reduce_ex__(4)
         except Exception:
             name = type(thing).__qualname__
-            raise NoFingerprint(f"the data set holds a {name}, whose state is not known") from None
+            raise FingerprintError(
+                f"the data set holds a {name}, whose state is not known"
+            ) from None
         self.add(type(thing).__qualname__, depth)
         if isinstance(reduced, tuple):
             for part in reduced:  # state, and iterators of items
@@ -271,11 +273,11 @@ class _Walk:
 
     def _tensor(self, tensor: Any, depth: int) -> None:
         if tensor.device.type != "cpu" or tensor.is_sparse:
-            raise NoFingerprint("the data set holds a tensor that is not in dense CPU memory")
+            raise FingerprintError("the data set holds a tensor that is not in dense CPU memory")
         torch: Any = sys.modules["torch"]
         self.add((type(tensor).__qualname__, str(tensor.dtype), tuple(tensor.shape)), depth)
         if tensor.numel() * tensor.element_size() > _MOST_BYTES:
-            raise NoFingerprint("the data set holds more than 1 GiB")
+            raise FingerprintError("the data set holds more than 1 GiB")
         flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
         self._put("data", flat.view(torch.uint8).numpy() if flat.numel() else b"")
 
@@ -291,7 +293,7 @@ class _Walk:
         if array.dtype.hasobject:
             self.add(array.tolist(), depth)
         elif array.nbytes > _MOST_BYTES:
-            raise NoFingerprint("the data set holds more than 1 GiB")
+            raise FingerprintError("the data set holds more than 1 GiB")
         else:
             flat = numpy.ascontiguousarray(array).reshape(-1)
             self._put("data", flat.view(numpy.uint8) if flat.size else b"")

@@ -23,7 +23,7 @@ _CONTAINERS = {
 INSPECTED = "the data set's own code uses attributes of its transform"
 
 
-class NoTransform(Exception):
+class NoTransformError(Exception):
     """The reason why no transform is looked at, as a clause."""
 
 
@@ -62,7 +62,7 @@ def _holds_transform(value: object) -> bool:
 
 
 class TransformPlace:
-    """A transform, and all attributes that hold it. Raises NoTransform."""
+    """A transform, and all attributes that hold it. Raises NoTransformError."""
 
     def __init__(self, dataset: object, path: Sequence[str]) -> None:
         self.path = list(path)
@@ -72,7 +72,7 @@ class TransformPlace:
         self._owner, self._name = attributes(owner), path[-1]
         self.transform: Any = self._owner.get(self._name)
         if not callable(self.transform):
-            raise NoTransform(f"the data set has no {'.'.join(path)} that can be called")
+            raise NoTransformError(f"the data set has no {'.'.join(path)} that can be called")
         self.owners: list[tuple[dict[str, Any], str]] = []
         for holder in (owner, *attributes(owner).values()):
             held = attributes(holder)

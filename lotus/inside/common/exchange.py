@@ -29,12 +29,12 @@ def claim(folder: str) -> bool:
     return True
 
 
-class Gone(Exception):
+class LotusGoneError(Exception):
     """lotus has exited."""
 
 
 class Link:
-    """One process's end of the pipes. Any method raises Gone if lotus has exited."""
+    """One process's end of the pipes. Any method raises LotusGoneError if lotus has exited."""
 
     def __init__(self, exchange: str) -> None:
         self._exchange = exchange
@@ -47,7 +47,7 @@ class Link:
             path = os.path.join(self._exchange, name)
             return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            raise Gone(str(error)) from None
+            raise LotusGoneError(str(error)) from None
 
     def close(self) -> None:
         for descriptor in (self._tells, self._asks):
@@ -68,7 +68,7 @@ class Link:
         try:
             return claim(self._exchange)
         except OSError as error:
-            raise Gone(str(error)) from None
+            raise LotusGoneError(str(error)) from None
 
     def tell(self, fact: "Mapping[str, object]") -> None:
         data = (json.dumps(fact) + "\n").encode()
@@ -77,14 +77,14 @@ class Link:
         while data:
             _, events = poll.poll()[0]
             if events & select.POLLERR:
-                raise Gone("nobody reads")
+                raise LotusGoneError("nobody reads")
             try:
                 data = data[os.write(self._tells, data) :]
             except BlockingIOError:
                 # There is room, but too little for a short line, which is written as a whole.
                 select.select((), (), (), 0.01)
             except OSError as error:
-                raise Gone(str(error)) from None
+                raise LotusGoneError(str(error)) from None
 
     def ask(self) -> "dict[str, Any]":
         """Wait for the next message of lotus and return it."""
@@ -103,7 +103,7 @@ class Link:
             except BlockingIOError:
                 data = b""
             if not data or len(self._text) > _LONGEST:
-                raise Gone("nobody asks")
+                raise LotusGoneError("nobody asks")
             self._text += data
         line, _, self._text = self._text.partition(b"\n")
         message: dict[str, Any] = json.loads(line)
@@ -133,14 +133,14 @@ class Link:
             with breakable():
                 hung_up = poll.poll(50)
             if hung_up:
-                raise Gone("nobody reads")
+                raise LotusGoneError("nobody reads")
 
 
 def mention(exchange: str, fact: "Mapping[str, object]") -> None:
     """Send lotus a fact that may get lost."""
     try:
         link = Link(exchange)
-    except Gone:
+    except LotusGoneError:
         return
     try:
         data = (json.dumps(fact) + "\n").encode()

@@ -10,7 +10,7 @@ import sys
 from functools import partial
 
 from ..common.guard import first_line
-from .job_incarnation import NoAnswer, Start
+from .job_incarnation import NoAnswerError, Start
 from .store_timeout import StoreWithTimeout, attempts
 
 TYPE_CHECKING = False
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Unknown(Exception):
+class UnknownDecisionError(Exception):
     """The decision of the other ranks cannot be read."""
 
 
-class Silent(Exception):
+class UnsentAnswerError(Exception):
     """The store does not accept the answer; the other ranks will time out on this rank."""
 
 
@@ -40,12 +40,12 @@ def agree(
     `store` is used for this question only. An answer has `of`, a description of its subject,
     `refused`, the reason why this rank cannot take part ("" if it can), and `facts`, by name,
     which must be equal on all ranks. `meanwhile` is called repeatedly while waiting.
-    Raises Silent and Unknown.
+    Raises UnsentAnswerError and UnknownDecisionError.
     """
     try:
         store.set(f"answer{rank}", json.dumps(answer))
     except Exception as error:
-        raise Silent(first_line(error)) from None
+        raise UnsentAnswerError(first_line(error)) from None
     try:
         store.add(f"answered{rank}", 1)
         store.add("answered", 1)
@@ -55,12 +55,12 @@ def agree(
             store.set("decision", _decide(store, world, wait_s, all_in, str(answer["of"])))
             store.add("said", 1)
         elif not _wait(store, {"said": 1}, wait_s):
-            raise Unknown(f"none arrived within {wait_s:g} s")
+            raise UnknownDecisionError(f"none arrived within {wait_s:g} s")
         return str(bytes(store.get("decision")).decode())
-    except Unknown:
+    except UnknownDecisionError:
         raise
     except Exception as error:
-        raise Unknown(first_line(error)) from None
+        raise UnknownDecisionError(first_line(error)) from None
 
 
 _start = Start()  # as this process knows it
@@ -69,7 +69,7 @@ _start = Start()  # as this process knows it
 def ask(name: str, answer: "dict[str, Any]", wait_s: float) -> "tuple[str, Any]":
     """Ask all ranks; return (what `agree` returns, the part of the job's store for this question).
 
-    Raises Silent and Unknown.
+    Raises UnsentAnswerError and UnknownDecisionError.
     """
     distributed: Any = sys.modules["torch.distributed"]
     rank, world = distributed.get_rank(), distributed.get_world_size()
@@ -77,21 +77,24 @@ def ask(name: str, answer: "dict[str, Any]", wait_s: float) -> "tuple[str, Any]"
     limited = StoreWithTimeout(job_store, wait_s)
     try:
         start = _start.named(limited, rank, wait_s)
-    except NoAnswer:
+    except NoAnswerError:
         return f"{answer['of']}: {missing([0], wait_s)}", job_store
     except Exception as error:
-        raise Silent(first_line(error)) from None
+        raise UnsentAnswerError(first_line(error)) from None
     meanwhile = partial(_start.admit, limited) if rank == 0 else lambda: None
     store = distributed.PrefixStore(f"{start}/{name}", job_store)
     return agree(StoreWithTimeout(store, wait_s), rank, world, answer, wait_s, meanwhile), store
 
 
 def answers(store: "Any", world: int, wait_s: float) -> "list[dict[str, Any]]":
-    """Return the answers of all ranks, by rank, after all have agreed. Raises Unknown."""
+    """Return the answers of all ranks, by rank, after all have agreed.
+
+    Raises UnknownDecisionError.
+    """
     try:
         return read_answers(StoreWithTimeout(store, wait_s), world)
     except Exception as error:
-        raise Unknown(first_line(error)) from None
+        raise UnknownDecisionError(first_line(error)) from None
 
 
 def read_answers(store: "Any", world: int) -> "list[dict[str, Any]]":

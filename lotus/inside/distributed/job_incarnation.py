@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class NoAnswer(Exception):
+class NoAnswerError(Exception):
     """Rank 0 did not answer."""
 
 
@@ -29,7 +29,7 @@ class Start:
     def named(self, store: "Any", rank: int, wait_s: float) -> str:
         """Return its name, which is the same on all ranks.
 
-        Raises NoAnswer, and whatever the store raises.
+        Raises NoAnswerError, and whatever the store raises.
         """
         if not self.name:
             self.name = self._draw(store) if rank == 0 else _read_name(store, wait_s)
@@ -58,4 +58,4 @@ def _read_name(store: "Any", wait_s: float) -> str:
                 name, number = now, store.add(f"{now}/came", 1)
             if store.add(f"{name}/in{number}", 0):
                 return name
-    raise NoAnswer(f"rank 0 did not answer within {wait_s:g} s")
+    raise NoAnswerError(f"rank 0 did not answer within {wait_s:g} s")

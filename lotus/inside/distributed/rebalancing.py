@@ -91,7 +91,7 @@ class Rebalancing:
             begin = self.now()
             try:
                 self._hear()
-            except consensus.Unknown as error:
+            except consensus.UnknownDecisionError as error:
                 raise SystemExit(
                     f"lotus: from which step on the ranks have which shares cannot be known "
                     f"({error}); rank {self.rank} stops before it"
@@ -162,7 +162,7 @@ class Rebalancing:
             self.store.set(f"answer{self.rank}", json.dumps(answer))
             if self.store.add("answered", 1) == world * self.rounds:
                 self._decide(world)
-        except consensus.Unknown as error:
+        except consensus.UnknownDecisionError as error:
             self.broken = str(error)
         except Exception as error:
             if of_the_program(error):
@@ -181,19 +181,19 @@ class Rebalancing:
         self.store.add("said", 1)
 
     def _hear(self) -> None:
-        """Apply the latest decision. Raises consensus.Unknown."""
+        """Apply the latest decision. Raises consensus.UnknownDecisionError."""
         if self.limit is None:
             return
         if self.broken:
-            raise consensus.Unknown(self.broken)
+            raise consensus.UnknownDecisionError(self.broken)
         try:
             if not consensus._wait(self.store, {"said": self.rounds}, self.wait_s):
-                raise consensus.Unknown(f"none arrived within {self.wait_s:g} s")
+                raise consensus.UnknownDecisionError(f"none arrived within {self.wait_s:g} s")
             decision = json.loads(bytes(self.store.get("decision")))
-        except consensus.Unknown:
+        except consensus.UnknownDecisionError:
             raise
         except Exception as error:
-            raise consensus.Unknown(first_line(error)) from None
+            raise consensus.UnknownDecisionError(first_line(error)) from None
         self.limit = None
         if decision.get("over"):
             self.on = False

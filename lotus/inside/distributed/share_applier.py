@@ -227,9 +227,9 @@ class ShareApplier(Acting):
             name = f"balance/{ShareApplier.questions}"
             refused, self.store = consensus.ask(name, answer, self._wait_s())
             return refused
-        except consensus.Silent as error:
+        except consensus.UnsentAnswerError as error:
             return f"{answer['of']}: the job's store takes no answer ({error})"
-        except consensus.Unknown as error:
+        except consensus.UnknownDecisionError as error:
             self.applier.tell({"balance": "refused"})
             text = f"what the other ranks decided on balance.json cannot be known ({error})"
             rank = sys.modules["torch.distributed"].get_rank()

@@ -44,7 +44,7 @@ _PASS = "_lotus_pass"  # attribute of an iterator that holds its LoaderPass
 _THREADS = "its batches are asked for in another thread than the model is made in"
 
 
-class _CannotTakePart(Exception):
+class _CannotTakePartError(Exception):
     """The reason why this rank cannot take part in a mode."""
 
 
@@ -120,7 +120,7 @@ class ModeApplier(Acting):
         answer: dict[str, Any] = {"of": f"{words}", "refused": "", "facts": {}}
         try:
             answer |= self._answer(loader, models, world)
-        except _CannotTakePart as why:
+        except _CannotTakePartError as why:
             answer["refused"] = str(why)
         except Exception as error:
             answer["refused"] = f"{type(error).__name__}: {error}"
@@ -129,9 +129,9 @@ class ModeApplier(Acting):
         try:
             decision, store = consensus.ask(f"mode/{ModeApplier.questions}", answer, self.wait_s)
             answers = [] if decision else consensus.answers(store, world, self.wait_s)
-        except consensus.Silent as error:
+        except consensus.UnsentAnswerError as error:
             decision = f"{words}: the job's store takes no answer ({error})"
-        except consensus.Unknown as error:
+        except consensus.UnknownDecisionError as error:
             self.applier.tell({"mode": "refused"})
             text = f"what the other ranks decided on --mode cannot be known ({error})"
             raise SystemExit(f"lotus: {text}; rank {rank} stops before its first step") from None
@@ -149,15 +149,15 @@ class ModeApplier(Acting):
         return agreed
 
     def _answer(self, loader: "Any", models: "list[Any]", world: int) -> "dict[str, Any]":
-        """Return the answer of this rank. Raises _CannotTakePart."""
+        """Return the answer of this rank. Raises _CannotTakePartError."""
         if len(models) > 1:
-            raise _CannotTakePart(f"{len(models)} models are in DistributedDataParallel")
+            raise _CannotTakePartError(f"{len(models)} models are in DistributedDataParallel")
         if threading.get_ident() != self.thread:
-            raise _CannotTakePart(_THREADS)
+            raise _CannotTakePartError(_THREADS)
         model = models[0]
         kind = type(model.module).__name__
         if ddp_model.group_size(model) != world:
-            raise _CannotTakePart(
+            raise _CannotTakePartError(
                 f"{kind} is averaged over {ddp_model.group_size(model)} of {world} ranks"
             )
         many = None if loader_description.is_iterable(loader) else len(loader)
@@ -173,10 +173,12 @@ class ModeApplier(Acting):
             facts["the data set's length"] = loader_description.length(loader)
             facts["the batch size"] = loader.batch_size
         if self.name != "sync":
-            ddp_model.check_local_steps(model, self.name == "hybrid", _CannotTakePart)
+            ddp_model.check_local_steps(model, self.name == "hybrid", _CannotTakePartError)
             if model.static_graph and self.name != "hybrid" and self.after < 2:
                 hint = "; --after 2 does that" if self.name == "local" else ""
-                raise _CannotTakePart(f"a static graph must be averaged in its first steps{hint}")
+                raise _CannotTakePartError(
+                    f"a static graph must be averaged in its first steps{hint}"
+                )
         import socket
 
         from ..common.process_identity import boot_id
@@ -356,7 +358,7 @@ class ModeApplier(Acting):
 def _known_groups(groups: "list[list[int]]", world: int) -> None:
     ranks = sorted(rank for group in groups for rank in group)
     if groups and ranks != list(range(world)):
-        raise _CannotTakePart(f"--groups has {len(ranks)} ranks, here are {world}")
+        raise _CannotTakePartError(f"--groups has {len(ranks)} ranks, here are {world}")
 
 
 def _hosts(answers: "list[dict[str, Any]]") -> "list[list[int]]":

@@ -27,7 +27,7 @@ _MOST_S = 5.0
 _POINTS = 256  # ranks for which hits are counted
 
 
-class NotFollowed(Exception):
+class UnknownOrderError(Exception):
     """The reason for which the order of a sampler is not computed."""
 
 
@@ -85,7 +85,7 @@ def columns(loader: Any, epochs: int) -> dict[str, Any]:
     """Return how often so many epochs of a loader ask for which samples, or the first of them.
 
     They are fewer where that takes more than some seconds. Samplers draw other random numbers here
-    than in the epochs of the program. Raises NotFollowed.
+    than in the epochs of the program. Raises UnknownOrderError.
     """
     kinds, batches = sys.modules["torch"].utils.data, loader.batch_sampler
     # Where the program gives the batch sampler, `loader.sampler` is one that nothing asks.
@@ -99,21 +99,21 @@ def columns(loader: Any, epochs: int) -> dict[str, Any]:
     }
     distributed = type(sampler) is kinds.distributed.DistributedSampler
     if type(sampler) not in once and not distributed:
-        raise NotFollowed("it is not torch's own")
+        raise UnknownOrderError("it is not torch's own")
     drops = type(batches) is kinds.BatchSampler and batches.drop_last
     given = len(sampler) - (len(sampler) % batches.batch_size if drops else 0)
     if distributed:
         if given < len(sampler):
-            raise NotFollowed("each rank drops its last batch")
+            raise UnknownOrderError("each rank drops its last batch")
         return each_once(len(sampler.dataset))  # all ranks together
     same = given == len(sampler) or type(sampler) is kinds.SequentialSampler
     if same and once[type(sampler)]():
         return each_once(given)
     most = _MOST_ACCESSES // _LEAST_EPOCHS
     if len(sampler) > most:
-        raise NotFollowed(f"it draws more than {most:,} samples an epoch")
+        raise UnknownOrderError(f"it draws more than {most:,} samples an epoch")
     if _drawn_from(sampler) > _MOST_DRAWN_FROM:
-        raise NotFollowed(f"it draws from more than {_MOST_DRAWN_FROM:,} samples")
+        raise UnknownOrderError(f"it draws from more than {_MOST_DRAWN_FROM:,} samples")
     copied, order, until = _copied(sampler), AccessOrder(), clock() + int(_MOST_S * 1e9)
     wanted = min(epochs, _MOST_EPOCHS, _MOST_ACCESSES // max(len(sampler), 1))
     drawn = 0

@@ -17,7 +17,7 @@ from ..common import alternative_files
 from ..common.clocks import clock
 from ..common.code_origin import is_installed
 from ..common.worker_threads import set_threads
-from .input_capture import COLLATE, LOADER, CannotCopy, describe, fresh
+from .input_capture import COLLATE, LOADER, InputCopyError, describe, fresh
 from .peak_memory import PeakMemory
 
 TYPE_CHECKING = False
@@ -148,7 +148,7 @@ class AlternativeBench:
                 self._try(name, words, *offer)
         except ImportError as error:
             self._untried(name, title, f"{error.name} is not installed")
-        except CannotCopy as error:
+        except InputCopyError as error:
             self._untried(name, title, str(error))
         except Exception as error:  # the program's operations run in it
             self._untried(name, title, f"it raised {describe(error)}")

@@ -16,18 +16,18 @@ from ..cache import random_sources
 from ..cache.cached_samples import inner_of, key_of
 from ..cache.entry_codec import encode
 from ..cache.entry_decoder import decode
-from ..cache.fingerprints import NoFingerprint, versions
+from ..cache.fingerprints import FingerprintError, versions
 from ..cache.loader_refusal import refusal
 from ..cache.random_sources import RandomSources
 from ..cache.sample_store import SampleStore
-from ..cache.transform_place import NoTransform
+from ..cache.transform_place import NoTransformError
 from ..common import loader_description
 from ..common.clocks import clock
 from ..common.guard import ask, quiet
 from ..common.object_attributes import attributes
 from ..common.resident_memory import resident_bytes
 from . import access_order
-from .access_order import NotFollowed
+from .access_order import UnknownOrderError
 from .busy_time import BusyTime, reading
 from .compression_bench import CompressionBench
 from .cut_checks import OWN_CODE, CheckedCut, CutChecks, SamplePath, encoded
@@ -115,7 +115,7 @@ class CutBench:
                 path, cuts = self._measured(loader.dataset, sources, scratch)
                 accesses, not_followed = _accesses(loader, self._epochs)
                 collate_ns = ask(self._collated, loader, path)
-            except NoFingerprint as reason:
+            except FingerprintError as reason:
                 refused = str(reason)
             except Exception as error:  # of the program's data set
                 refused = f"a sample cannot be made in the main process: {describe(error)}"
@@ -352,7 +352,7 @@ def _accesses(loader: Any, epochs: int) -> tuple[dict[str, Any] | None, str | No
     """Return what the epochs of a loader ask for, or else why it is not known."""
     try:
         return access_order.columns(loader, epochs), None
-    except NotFollowed as reason:
+    except UnknownOrderError as reason:
         return None, str(reason)
     except Exception as error:  # of the program's data set or lists
         return None, describe(error)
@@ -364,7 +364,7 @@ def _key(path: SamplePath, cut: CheckedCut) -> str | None:
         return None
     try:
         return key_of(path.dataset, path.path, cut.number)
-    except (NoFingerprint, NoTransform):
+    except (FingerprintError, NoTransformError):
         return None
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 
 from ..cache import random_sources
-from ..cache.entry_codec import HOLE, CannotEncode, encode
+from ..cache.entry_codec import HOLE, EncodingError, encode
 from ..cache.entry_decoder import decode
-from ..cache.fingerprints import NoFingerprint, fingerprint
+from ..cache.fingerprints import FingerprintError, fingerprint
 from ..cache.sample_template import filled, with_hole
-from ..cache.transform_place import INSPECTED, NoTransform, Tap, TransformPlace, paths
+from ..cache.transform_place import INSPECTED, NoTransformError, Tap, TransformPlace, paths
 from .input_capture import describe
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ _FIRST, _SECOND = 1, 2  # seeds
 
 
 def encoded(value: Any) -> bytes:
-    """Return a value as bytes. Raises CannotEncode."""
+    """Return a value as bytes. Raises EncodingError."""
     return b"".join(encode(value))
 
 
@@ -61,7 +61,7 @@ class SamplePath:
         for path in paths(dataset):
             try:
                 place = TransformPlace(dataset, path)
-            except NoTransform:
+            except NoTransformError:
                 continue
             tap = Tap(place, [], _ignore)
             sample = self._tapped(place, tap, index)
@@ -103,7 +103,7 @@ class SamplePath:
     def states(self) -> list[str]:
         """Return hashes of the data set without its transform, and of each operation.
 
-        The text is empty for an operation without a hash. Raises NoFingerprint for the data set.
+        The text is empty for an operation without a hash. Raises FingerprintError for the data set.
         """
         without = [] if self.place is None else [self.place.transform]
         return [fingerprint(self.dataset, without=without), *map(_state_of, self.operations())]
@@ -116,7 +116,7 @@ def _ignore(cut: int, value: object) -> None:
 def _state_of(operation: object) -> str:
     try:
         return fingerprint(operation)
-    except NoFingerprint:
+    except FingerprintError:
         return ""
 
 
@@ -165,7 +165,7 @@ class CutChecks:
             encoded_sample.drawn[cut] = random_sources.drawn(begun)
             try:
                 encoded_sample.values[cut] = encoded(value)
-            except CannotEncode as error:
+            except EncodingError as error:
                 encoded_sample.values[cut], encoded_sample.whys[cut] = None, str(error)
             if cut == last:
                 remaining.update(random_sources.states())
@@ -177,9 +177,9 @@ class CutChecks:
         encoded_sample.drawn_after = random_sources.drawn(remaining)
         try:
             encoded_sample.template = encoded(template)
-        except CannotEncode as error:
+        except EncodingError as error:
             encoded_sample.whys[-1] = str(error)
-        with contextlib.suppress(CannotEncode):
+        with contextlib.suppress(EncodingError):
             encoded_sample.sample = encoded(sample)
         return encoded_sample
 

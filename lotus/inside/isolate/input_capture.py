@@ -28,7 +28,7 @@ _OFF, _TAKE, _REPLAY = range(3)
 _LONGEST = 300  # characters of an error
 
 
-class CannotCopy(Exception):
+class InputCopyError(Exception):
     """An input cannot be copied."""
 
 
@@ -36,7 +36,7 @@ def fresh(thing: Any) -> Any:
     """Return a copy of an input that shares nothing that an operation may change.
 
     An image that Pillow has not decoded yet is opened again, because decoding it is part of the
-    operation. Raises CannotCopy.
+    operation. Raises InputCopyError.
     """
     memo: dict[int, Any] = {}
     try:
@@ -44,7 +44,7 @@ def fresh(thing: Any) -> Any:
             memo[id(image)] = _open_anew(image)
         return copy.deepcopy(thing, memo)
     except Exception as error:
-        raise CannotCopy(f"its input cannot be copied: {describe(error)}") from error
+        raise InputCopyError(f"its input cannot be copied: {describe(error)}") from error
 
 
 def _undecoded(thing: Any, depth: int = 4) -> Iterator[Any]:
@@ -172,7 +172,7 @@ class Catcher:
         if depth == 0 and not self.unanswered:
             try:
                 self.answers.setdefault(number, []).append(fresh(result))
-            except CannotCopy as error:
+            except InputCopyError as error:
                 self.unanswered = f"what {name} returns: {error}"
         return result
 
@@ -191,7 +191,7 @@ class Catcher:
             return None
         try:
             call = Call(original, fresh((args, kwargs)))
-        except CannotCopy as error:
+        except InputCopyError as error:
             self.failed.setdefault(name, str(error))
             return None
         calls.append(call)
@@ -262,7 +262,7 @@ class Catcher:
         if len(self.calls.setdefault(COLLATE, [])) < self.samples and COLLATE not in self.failed:
             try:
                 self.calls[COLLATE].append(Call(collate, fresh(((data,), {}))))
-            except CannotCopy as error:
+            except InputCopyError as error:
                 self.failed[COLLATE] = str(error)
 
     def in_order(self) -> list[str]:

@@ -31,7 +31,7 @@ from . import data_habits, shared_prefixes
 from .alternative_bench import AlternativeBench
 from .cut_bench import CutBench
 from .cut_checks import SamplePath
-from .input_capture import LOADER, CannotCopy, Catcher, describe
+from .input_capture import LOADER, Catcher, InputCopyError, describe
 from .library_threads import LibraryThreads
 from .op_bench import Bench
 from .request import IsolationRequest
@@ -233,7 +233,7 @@ class Isolator(Tracer):
             try:
                 if calls:
                     buckets.measure(name, calls)
-            except CannotCopy as error:
+            except InputCopyError as error:
                 self.say({"event": "skipped", "operation": name, "why": str(error)})
             except Exception as error:
                 why = f"it raised {describe(error)}"

@@ -56,7 +56,7 @@ class Bench:
         self.random = random.Random(0)
 
     def measure(self, name: str, calls: list[Call]) -> None:
-        """Run all runs of an operation. Raises CannotCopy, and what the operation raises."""
+        """Run all runs of an operation. Raises InputCopyError, and what the operation raises."""
         settings = self.settings
         deadline = clock() + settings.budget_ns
         copy_ns, call_ns = self._try(calls, clock() + settings.budget_ns // 4)

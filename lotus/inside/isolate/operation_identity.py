@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from ..cache.cached_samples import inner_of
-from ..cache.fingerprints import NoFingerprint, fingerprint
+from ..cache.fingerprints import FingerprintError, fingerprint
 from ..common.guard import quiet
 from ..common.object_attributes import attributes
 from ..common.sample_paths import path_of
@@ -34,7 +34,7 @@ def key_of_operation(operation: Any) -> str | None:
     """Return a hash of an operation's parameters and code; None: it has none."""
     try:
         return fingerprint(operation)
-    except NoFingerprint:
+    except FingerprintError:
         return None
 
 
@@ -55,7 +55,7 @@ def key_of_own_code(dataset: Any, transform: Any) -> str | None:
         }
         # What holds the transform as well, as torchvision's StandardTransform does.
         return fingerprint(type(inner), held, without=[transform])
-    except NoFingerprint:
+    except FingerprintError:
         return None
 
 

@@ -10,9 +10,9 @@ import os
 
 from ..cache.cache_folder import cache_name
 from ..cache.cached_samples import entry_name, inner_of, key_of
-from ..cache.fingerprints import NoFingerprint
+from ..cache.fingerprints import FingerprintError
 from ..cache.loader_refusal import refusal
-from ..cache.transform_place import NoTransform, TransformPlace, paths
+from ..cache.transform_place import NoTransformError, TransformPlace, paths
 from ..common import loader_description
 from ..common.clocks import clock
 from ..common.guard import quiet
@@ -107,7 +107,7 @@ def _common_cut(other: Any, names: Sequence[str], keys: Mapping[int, str]) -> in
     for path in paths(other.dataset):
         try:
             theirs = TransformPlace(other.dataset, path).names()
-        except NoTransform:
+        except NoTransformError:
             continue
         common = 0
         while common < min(len(names), len(theirs)) and names[common] == theirs[common]:
@@ -116,7 +116,7 @@ def _common_cut(other: Any, names: Sequence[str], keys: Mapping[int, str]) -> in
             try:
                 if cut <= common and key_of(other.dataset, path, cut) == keys[cut]:
                     return cut
-            except NoFingerprint:
+            except FingerprintError:
                 continue
         return None
     return None

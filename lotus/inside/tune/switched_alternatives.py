@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..apply.changed_transforms import AlternativePlan, change_of
-from ..apply.transform_change import CannotChange
+from ..apply.transform_change import TransformChangeError
 from ..apply.worker_start import WorkerInit
 from .switched_fetches import SwitchedFetches
 
@@ -35,7 +35,7 @@ class SwitchedAlternatives(SwitchedFetches):
         """Return which alternatives of a kind a loader's samples allow."""
         try:
             return change_of(loader, self._choices[kind], self._applier.note).names
-        except CannotChange:
+        except TransformChangeError:
             return []
 
     def why_not(self, loader: Any, kind: str) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..apply import sample_caching
-from ..apply.sample_caching import NotCached
+from ..apply.sample_caching import NotCachedError
 from ..apply.worker_start import WorkerInit
-from ..cache.fingerprints import NoFingerprint
-from ..cache.transform_place import NoTransform
+from ..cache.fingerprints import FingerprintError
+from ..cache.transform_place import NoTransformError
 from .switched_fetches import SwitchedFetches
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ class SwitchedCache(SwitchedFetches):
         try:
             plan = sample_caching.plan_of(loader, self._cache)
             plan.switch = self._path
-        except (NotCached, NoFingerprint, NoTransform) as reason:
+        except (NotCachedError, FingerprintError, NoTransformError) as reason:
             why = str(reason)
         self._checked = loader, why or ""
         return plan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .candidates import trial_requests
-from .candidates.trials import Failed, Forbidden
+from .candidates.trials import CandidateError, ForbiddenError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ def serve(
             return message
         try:
             answer = {"did": trial_requests.serve(trials, message)}
-        except Failed as error:
-            answer = {"failed": str(error), "final": isinstance(error, Forbidden)}
+        except CandidateError as error:
+            answer = {"failed": str(error), "final": isinstance(error, ForbiddenError)}
         interruption = raised()
         if interruption is not None:
             raise interruption

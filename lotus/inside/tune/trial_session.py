@@ -62,7 +62,7 @@ class TrialSession:
         try:
             if link is None:
                 link = exchange.Link(self._config.exchange)
-        except exchange.Gone:
+        except exchange.LotusGoneError:
             return self._config.without_lotus()
         try:
             if isinstance(observer, TimedTraining):
@@ -78,7 +78,7 @@ class TrialSession:
                 link.tell({"failed": why})
                 message = self._receive(link, link.ask)
             return message
-        except exchange.Gone:
+        except exchange.LotusGoneError:
             shutil.rmtree(self._config.exchange, ignore_errors=True)  # lotus was killed
             return self._config.without_lotus()
         finally:
@@ -153,7 +153,7 @@ class TrialSession:
             with self._recorded():
                 serve = partial(trial_server.serve, link, trials, lambda: self._signals.raised)
                 return self._receive(link, serve)
-        except exchange.Gone:
+        except exchange.LotusGoneError:
             raise
         except BaseException as error:
             deferred_interrupts.forget()

@@ -16,11 +16,11 @@ from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Target
 
 
-class TrialFailed(Exception):
+class TrialError(Exception):
     """A trial failed; the message continues "because". The program is unchanged."""
 
 
-class TrialsForbidden(TrialFailed):
+class TrialsForbiddenError(TrialError):
     """A trial failed, and no further trial may be made in the program's process."""
 
 
@@ -73,5 +73,5 @@ class PausedProgram(Protocol):
     def perform(self, setting: Setting, request: Request[Reply]) -> Reply:
         """Perform a request of trial_requests.py with a normalised setting.
 
-        Raises TrialFailed, after which the candidate is closed.
+        Raises TrialError, after which the candidate is closed.
         """

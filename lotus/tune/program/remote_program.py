@@ -10,7 +10,7 @@ from lotus.inside.tune.candidates import trial_requests
 from lotus.inside.tune.candidates.trial_requests import Opened, Reply, Request
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Target
-from lotus.tune.program.program import TrialFailed, Watched
+from lotus.tune.program.program import TrialError, Watched
 
 
 class RemoteProgram(ABC):
@@ -22,7 +22,7 @@ class RemoteProgram(ABC):
 
     @abstractmethod
     def _send(self, message: dict[str, Any]) -> Any:
-        """Send a message and return the value of its reply. Raises TrialFailed."""
+        """Send a message and return the value of its reply. Raises TrialError."""
 
     def perform(self, setting: Setting, request: Request[Reply]) -> Reply:
         """Perform a request: see `PausedProgram.perform`."""
@@ -30,7 +30,7 @@ class RemoteProgram(ABC):
         try:
             reply = trial_requests.reply_from(request, value)
         except (AttributeError, TypeError, ValueError):
-            raise TrialFailed("the program sent an invalid reply") from None
+            raise TrialError("the program sent an invalid reply") from None
         if isinstance(reply, Opened):
             self.workers.setdefault(setting.normal(), []).extend(reply.workers)
         return reply

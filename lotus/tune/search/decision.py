@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lotus.settings.space import Measurement, Setting
-from lotus.tune.program.program import TrialFailed
+from lotus.tune.program.program import TrialError
 from lotus.tune.search import search_notes
 from lotus.tune.search.trial_rates import Speedup, compared
-from lotus.tune.search.trial_runner import NeverTried, TrialRunner
+from lotus.tune.search.trial_runner import TrialRunner, UntriedSettingError
 
 WORTH = 0.05  # the least gain that counts: epochs differ by smaller ones
 _PRECISE = 0.02  # half the interval's width over the mean, at which a comparison ends
@@ -131,8 +131,8 @@ class Decision:
             self._report(setting, compared(pairs) if pairs else apart)
             try:
                 pairs.append(self._pair(setting, chance))
-            except (TrialFailed, NeverTried) as error:
-                if isinstance(error, TrialFailed):
+            except (TrialError, UntriedSettingError) as error:
+                if isinstance(error, TrialError):
                     self._trials.heed(error)
                 self.notes.append(search_notes.not_confirmed(setting, str(error)))
                 break

@@ -9,17 +9,17 @@ from lotus.common.formatting import duration, plural
 from lotus.tune.program.program import Watched
 
 
-class NotWorth(Exception):
+class NotWorthTuningError(Exception):
     """Tuning is not worth while; the message is a sentence that says why."""
 
 
 def check(watched: Watched) -> None:
-    """Raise NotWorth if an epoch of the loader is known to be too short."""
+    """Raise NotWorthTuningError if an epoch of the loader is known to be too short."""
     seconds = loop_s(watched)
     if seconds is None or not tunable_loop.too_short(seconds):
         return
     batches = "" if watched.batches is None else f", {plural(watched.batches, 'batch')}"
-    raise NotWorth(
+    raise NotWorthTuningError(
         f"an epoch of {watched.loader.words()} takes {duration(seconds * 1e9)}{batches}: that is "
         "too short to gain from another setting, so none was tried; if the program has many such "
         "epochs: lotus tune -f -- COMMAND"

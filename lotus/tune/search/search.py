@@ -16,7 +16,7 @@ from lotus.common.errors import LotusError
 from lotus.inside.tune.candidates.trial_requests import CompareEpochs, EpochComparison
 from lotus.settings.space import TORCH_PREFETCH, Measurement, Setting, Space
 from lotus.tune import strategies
-from lotus.tune.program.program import PausedProgram, TrialFailed, Watched
+from lotus.tune.program.program import PausedProgram, TrialError, Watched
 from lotus.tune.search import search_notes, torch_threads
 from lotus.tune.search.decision import Decision, is_faster
 from lotus.tune.search.default_space import VARIED, default_space, plain, step_of
@@ -253,7 +253,7 @@ class _Search:
                 same = self.trials.program.perform(more, CompareEpochs(limit_s))
                 why = same.why
                 self._count(same)
-            except TrialFailed as error:
+            except TrialError as error:
                 self.trials.heed(error)
                 why = str(error) or "it failed"
         self.samples_kept = not why

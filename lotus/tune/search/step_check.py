@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from lotus.settings.space import Setting
-from lotus.tune.program.program import TrialFailed
+from lotus.tune.program.program import TrialError
 from lotus.tune.search import search_notes, torch_threads
 from lotus.tune.search.checked_result import judged, promising, without_check
 from lotus.tune.search.result import Result
@@ -65,7 +65,7 @@ def check(
 
     try:
         comparison.run(on_stretch, measured)
-    except TrialFailed as error:
+    except TrialError as error:
         why = str(error)
     except KeyboardInterrupt:
         stopped = True

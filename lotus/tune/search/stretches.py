@@ -15,7 +15,7 @@ from typing import Protocol
 
 from lotus.inside.tune.candidates.trial_requests import Reply, Request, Train
 from lotus.settings.space import TORCH_PREFETCH, Setting
-from lotus.tune.program.program import TrialFailed, Watched
+from lotus.tune.program.program import TrialError, Watched
 from lotus.tune.search import search_notes
 from lotus.tune.search.decision import is_faster, may_gain
 from lotus.tune.search.round_timings import LEAST_BATCHES, Timings, speedup
@@ -140,8 +140,8 @@ class Stretches:
         try:
             trained = self.program.perform(setting, request)
             if trained.refused:
-                raise TrialFailed(trained.refused)
-        except TrialFailed as error:
+                raise TrialError(trained.refused)
+        except TrialError as error:
             if self.program.problem or setting == self.own:
                 raise
             return self._refuses(setting, str(error))

@@ -22,7 +22,7 @@ from lotus.inside.tune.candidates.trial_requests import (
     TrialBlock,
 )
 from lotus.settings.space import Measurement, Observed, Setting
-from lotus.tune.program.program import PausedProgram, TrialFailed, TrialsForbidden
+from lotus.tune.program.program import PausedProgram, TrialError, TrialsForbiddenError
 from lotus.tune.search.default_space import step_of
 from lotus.tune.search.safety import Safety
 from lotus.tune.search.trial_rates import Rate, needed, observed, rate
@@ -58,7 +58,7 @@ class Read:
     batch_bytes: float
 
 
-class NeverTried(Exception):
+class UntriedSettingError(Exception):
     """A setting was not tried; the message continues "because"."""
 
 
@@ -119,7 +119,7 @@ class TrialRunner:
         patience = self.left / 2 if expected_s is None else _PATIENCE * expected_s
         limit = min(max(patience, _LEAST_LIMIT_S), self.left + _LEAST_LIMIT_S)
         if limit < 1.0:
-            raise TrialFailed("the budget ended before it was measured")
+            raise TrialError("the budget ended before it was measured")
         return limit
 
     def _first_batch_s(self, setting: Setting) -> float | None:
@@ -170,10 +170,10 @@ class TrialRunner:
         else:
             try:
                 measurement = self._measured(setting, start)
-            except NeverTried as error:
+            except UntriedSettingError as error:
                 self.ruled_out[setting] = str(error)
                 return Measurement.failure(setting, f"never tried: {error}")
-            except TrialFailed as error:
+            except TrialError as error:
                 self.heed(error)
                 self.failed[loader] = str(error) or "it failed"
                 took = self.clock() - start
@@ -181,16 +181,16 @@ class TrialRunner:
         self.rows.append(TrialRow(measurement, why))
         return measurement
 
-    def heed(self, error: TrialFailed) -> None:
+    def heed(self, error: TrialError) -> None:
         """Stop all trials if a failed one demands it."""
-        if isinstance(error, TrialsForbidden):
+        if isinstance(error, TrialsForbiddenError):
             self.forbidden = str(error)
             self._open.clear()  # the program has closed them
 
     def _measured(self, setting: Setting, start: float) -> Measurement:
         loader = loader_of(setting)
         if loader in self.failed:
-            raise NeverTried(f"a trial of the same loader failed: {self.failed[loader]}")
+            raise UntriedSettingError(f"a trial of the same loader failed: {self.failed[loader]}")
         new = loader not in self._open
         opened = self.opened(setting)
         seen = None
@@ -209,7 +209,7 @@ class TrialRunner:
         try:
             block_rate = rate(block, setting.num_workers)
         except ValueError as error:
-            raise TrialFailed(str(error)) from None
+            raise TrialError(str(error)) from None
         self._rates.setdefault(loader_of(setting), []).append(block_rate)
         if self.train:
             self._steps.setdefault(loader_of(setting), []).append(statistics.mean(block.steps_s))
@@ -235,7 +235,7 @@ class TrialRunner:
         )
 
     def again(self, setting: Setting, why: str) -> None:
-        """Measure another block of an open candidate. Raises TrialFailed."""
+        """Measure another block of an open candidate. Raises TrialError."""
         setting = setting.normal()
         start = self.clock()
         block = self._block(setting, step=self.train)
@@ -317,7 +317,7 @@ class TrialRunner:
     def opened(self, setting: Setting, keep: Collection[Setting] = ()) -> Opened:
         """Open a candidate if it is not open, closing others that do not fit beside it.
 
-        Those in `keep` are closed last. Raises NeverTried, TrialFailed.
+        Those in `keep` are closed last. Raises UntriedSettingError, TrialError.
         """
         loader = loader_of(setting)
         if loader in self._open:
@@ -325,11 +325,11 @@ class TrialRunner:
             return self._open[loader]
         why = self.refused(setting) or self._too_long(setting)
         if why:
-            raise NeverTried(why)
+            raise UntriedSettingError(why)
         kept = {loader_of(other) for other in keep}
         while why := self.safety.beside(setting, list(self._open)):
             if not self._open:
-                raise NeverTried(why)
+                raise UntriedSettingError(why)
             self.close(min(self._open, key=lambda other: other in kept))
         opened = self.program.perform(loader, Open(self._limit(self._first_batch_s(loader))))
         self._open[loader] = opened
@@ -367,7 +367,7 @@ class TrialRunner:
         try:
             request = Measure(self.block_s, least, step, limit_s, slow_s=self._slow_s)
             block = self.program.perform(loader, request)
-        except TrialFailed:
+        except TrialError:
             self._open.pop(loader, None)  # the program has closed it
             raise
         self.safety.learn(setting, block)
@@ -393,7 +393,7 @@ class TrialRunner:
         for loader in list(self._open):
             try:
                 self.close(loader)
-            except TrialFailed:
+            except TrialError:
                 continue
 
     def all_ruled_out(self, settings: Iterable[Setting]) -> tuple[RuledOut, ...]:

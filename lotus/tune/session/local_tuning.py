@@ -18,7 +18,7 @@ from lotus.common.errors import LotusError
 from lotus.inside.tune.candidates.trial_requests import Close, Measure, Open, Opened, Reply, Request
 from lotus.recording.inside_package import load_inside
 from lotus.settings.space import Setting
-from lotus.tune.program.program import TrialFailed, TrialsForbidden
+from lotus.tune.program.program import TrialError, TrialsForbiddenError
 from lotus.tune.program.remote_program import RemoteProgram, watched_from
 from lotus.tune.search import checked_result, trial_recording
 from lotus.tune.search.default_space import plain
@@ -196,10 +196,10 @@ class LocalProgram(RemoteProgram):
             seconds = min(budget_s * _WATCH_PART, _WATCH_S)
             request = Measure(seconds, _WATCH_BATCHES, step=True, limit_s=limit_s, discard=0)
             block = self.perform(own, request)
-        except TrialsForbidden as error:
+        except TrialsForbiddenError as error:
             self.watched = dataclasses.replace(self.watched, forbidden=str(error))
             return
-        except TrialFailed as error:
+        except TrialError as error:
             raise LotusError(f"the loader cannot be tuned as it is, because {error}") from None
         finally:
             self._trials.step = function
@@ -229,10 +229,10 @@ class LocalProgram(RemoteProgram):
     def _send(self, message: dict[str, Any]) -> Any:
         try:
             return self._requests.serve(self._trials, message)
-        except self._inside.Forbidden as error:
-            raise TrialsForbidden(str(error)) from None
-        except self._inside.Failed as error:
-            raise TrialFailed(str(error)) from None
+        except self._inside.ForbiddenError as error:
+            raise TrialsForbiddenError(str(error)) from None
+        except self._inside.CandidateError as error:
+            raise TrialError(str(error)) from None
 
     def made(self, setting: Setting) -> Any:
         """Return a copy of the user's loader with another setting.
@@ -243,7 +243,7 @@ class LocalProgram(RemoteProgram):
         entry = {"setting": setting.normal().as_json(), "iterable_safe": True}
         try:
             attributes = assigning.resolve(entry, self._loader, assigning.attributes(self._loader))
-        except assigning.Refused as error:
+        except assigning.SettingRefusedError as error:
             raise LotusError(
                 f"{setting} cannot be applied to the loader, because {error}"
             ) from None

@@ -14,14 +14,14 @@ from typing import Any, cast
 from lotus.common import files
 from lotus.inside.tune.candidates.trial_requests import Close, Reply, Request, Train
 from lotus.settings.space import Setting
-from lotus.tune.program.program import TrialFailed, TrialsForbidden, Watched
+from lotus.tune.program.program import TrialError, TrialsForbiddenError, Watched
 from lotus.tune.program.remote_program import RemoteProgram
 
 _LONGEST = 64 << 20  # bytes of a message
 _LOOK_S = 0.2  # interval of checks whether the program still runs
 
 
-class Ended(Exception):
+class ProgramEndedError(Exception):
     """The program, or the agent in it, has ended."""
 
 
@@ -66,7 +66,7 @@ class Pipe:
             self._process = os.pidfd_open(pid)
 
     def tell(self) -> dict[str, Any]:
-        """Return the next message of the program. Raises Ended if there will be none."""
+        """Return the program's next message. Raises ProgramEndedError if there will be none."""
         while True:
             line, newline, rest = self._text.partition(b"\n")
             if newline:
@@ -82,24 +82,24 @@ class Pipe:
                 data = os.read(self._tells, 1 << 16)
             except BlockingIOError:
                 if ended:
-                    raise Ended from None
+                    raise ProgramEndedError from None
                 continue
             self._text += data
             if len(self._text) > _LONGEST:
-                raise Ended
+                raise ProgramEndedError
 
     def _has_gone(self) -> bool:
         return self._process >= 0 and bool(select.select([self._process], [], [], 0)[0])
 
     def ask(self, what: Mapping[str, object]) -> None:
-        """Send a message to the agent. Raises Ended if the agent has gone."""
+        """Send a message to the agent. Raises ProgramEndedError if the agent has gone."""
         data = (json.dumps(what) + "\n").encode()
         while data:
             try:
                 data = data[os.write(self._asks, data) :]
             except BlockingIOError:
                 if self.over.is_set() or self._has_gone():
-                    raise Ended from None
+                    raise ProgramEndedError from None
                 select.select([], [self._asks], [], _LOOK_S)
 
     def answer(self, what: Mapping[str, object]) -> None:
@@ -142,7 +142,7 @@ class PipedProgram(RemoteProgram):
                 if "did" in reply:
                     return reply["did"]
                 if "failed" in reply:
-                    kind = TrialsForbidden if reply.get("final") else TrialFailed
+                    kind = TrialsForbiddenError if reply.get("final") else TrialError
                     raise kind(str(reply["failed"]))
                 if reply.get("interrupted"):
                     self.interrupted = True
@@ -150,8 +150,8 @@ class PipedProgram(RemoteProgram):
                 if reply.get("event") == "fault":
                     error = reply.get("error")
                     self.problem = f"lotus failed inside the program: {error}{self._hints.fault}"
-                    raise Ended
-        except Ended:
+                    raise ProgramEndedError
+        except ProgramEndedError:
             ended = f"the program ended while it was measured{self._hints.ended}"
             self.problem = self.problem or ended
             raise KeyboardInterrupt from None  # the search then returns its result so far

@@ -29,8 +29,8 @@ from lotus.settings import tuned_file
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Tuned
 from lotus.tune.program.remote_program import watched_from
-from lotus.tune.search.loop_length import NotWorth
-from lotus.tune.session.program_pipe import HINTS, Ended, Hints, Pipe, PipedProgram
+from lotus.tune.search.loop_length import NotWorthTuningError
+from lotus.tune.session.program_pipe import HINTS, Hints, Pipe, PipedProgram, ProgramEndedError
 
 _INTERRUPTED = 130
 
@@ -111,10 +111,10 @@ def tune(
     written to `output` or, if that fails, to a new temporary directory. Then `on_found` is called
     from another thread with the result and its file, or None if it could not be written.
 
-    `search` may raise NotWorth to end without a result.
+    `search` may raise NotWorthTuningError to end without a result.
 
     Raises LotusError if the output cannot be written or the search is not possible (with `apply`
-    only before the program has run), CannotStart if the command cannot be started.
+    only before the program has run), CommandStartError if the command cannot be started.
     """
     files.writable(output)
     fields = {"loader": loader, "watch": watch, "apply": apply}
@@ -236,9 +236,9 @@ class _Beside(threading.Thread):
             watched = self._watched()
             if watched is not None:
                 self._tune(watched)
-        except Ended:
+        except ProgramEndedError:
             pass
-        except NotWorth as reason:
+        except NotWorthTuningError as reason:
             self._failure = str(reason)
             self._finish({"do": "leave"} if self._apply else {"do": "end", "code": 0})
         except BaseException as error:
@@ -319,7 +319,7 @@ class _Beside(threading.Thread):
 
     def _finish(self, what: dict[str, Any]) -> None:
         self._last = what["do"]
-        with contextlib.suppress(Ended, OSError):
+        with contextlib.suppress(ProgramEndedError, OSError):
             self._pipe.answer(what)
 
     def tuning(self, outcome: ProgramOutcome) -> Tuning:

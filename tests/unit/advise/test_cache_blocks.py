@@ -14,7 +14,7 @@ from lotus.inside.cache.sample_store import SampleStore
 from lotus.inside.tune.candidates.trial_requests import Feed, TrainedBatches
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Target
-from lotus.tune.program.program import TrialFailed, Watched
+from lotus.tune.program.program import TrialError, Watched
 from tests.unit.advise.test_cache_timing import planned, printed
 
 WRITTEN, ALL = EpochShares(0, 1), EpochShares(1, 0)
@@ -199,7 +199,7 @@ def test_a_program_that_fails_gives_no_answer(tmp_path: Path) -> None:
     program = Program(tmp_path)
 
     def fails(setting: Setting, request: Any) -> Any:
-        raise TrialFailed("a worker ended")
+        raise TrialError("a worker ended")
 
     program.perform = fails  # type: ignore[method-assign]
     shown = timed(program)

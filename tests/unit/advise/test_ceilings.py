@@ -16,7 +16,7 @@ from lotus.inside.tune.candidates.trial_requests import Feed, Reply, Request, Tr
 from lotus.reporters.advise import ceilings_report
 from lotus.reporters.base.console import plain_console
 from lotus.settings.space import Setting
-from lotus.tune.program.program import TrialFailed, Watched
+from lotus.tune.program.program import TrialError, Watched
 from tests.unit.trained_program import Trains
 
 STORAGE, MAKING, SENDING, BESIDE, STEP = 0.004, 0.010, 0.003, 0.002, 0.020  # seconds of a batch
@@ -49,7 +49,7 @@ class Fed:
             raise KeyboardInterrupt
         self.kinds.append(request.kind)
         if request.kind in self.refuses:
-            raise TrialFailed(self.refuses[request.kind])
+            raise TrialError(self.refuses[request.kind])
         return cast("Reply", self.feed(request))
 
     def feed(self, request: Feed) -> TrainedBatches:

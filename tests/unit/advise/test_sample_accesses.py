@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lotus.advise.sample_accesses import SampleAccesses
 from lotus.inside.isolate import access_order
-from lotus.inside.isolate.access_order import AccessOrder, NotFollowed
+from lotus.inside.isolate.access_order import AccessOrder, UnknownOrderError
 
 torch = pytest.importorskip("torch")
 data = torch.utils.data
@@ -149,7 +149,7 @@ def test_samplers_of_a_program_are_not_followed() -> None:
     shuffled = loader(data.RandomSampler(range(1000)))
     shuffled.batch_sampler = [[0, 1], [2]]
     for each in (loader(Own()), loader(OwnWeighted([1.0], 5)), shuffled):
-        with pytest.raises(NotFollowed, match="not torch's own"):
+        with pytest.raises(UnknownOrderError, match="not torch's own"):
             access_order.columns(each, 5)
 
 
@@ -215,13 +215,13 @@ def test_epochs_are_drawn_for_some_seconds(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_sampler_that_draws_from_too_many_samples_is_not_followed() -> None:
     sampler = data.RandomSampler(range(50_000_000), num_samples=10)
-    with pytest.raises(NotFollowed, match="draws from more than 20,000,000 samples"):
+    with pytest.raises(UnknownOrderError, match="draws from more than 20,000,000 samples"):
         access_order.columns(loader(sampler), 5)
 
 
 def test_a_sampler_of_too_many_samples_is_not_followed_for_this_reason() -> None:
     many = data.RandomSampler(range(1000), replacement=True, num_samples=3_000_000)
-    with pytest.raises(NotFollowed, match="draws more than 2,000,000 samples"):
+    with pytest.raises(UnknownOrderError, match="draws more than 2,000,000 samples"):
         access_order.columns(loader(many), 5)
 
 
@@ -259,5 +259,5 @@ def test_epochs_are_followed_as_far_as_there_are_some_to_come() -> None:
 
 def test_ranks_that_drop_their_last_batch_are_not_followed() -> None:
     sampler = data.DistributedSampler(range(100), num_replicas=4, rank=1)
-    with pytest.raises(NotFollowed, match="drops its last batch"):
+    with pytest.raises(UnknownOrderError, match="drops its last batch"):
         access_order.columns(loader(sampler, 100, True), 5)

@@ -8,7 +8,7 @@ import pytest
 
 from lotus import cli
 from lotus.recording import launcher
-from lotus.recording.launcher import CannotStart
+from lotus.recording.launcher import CommandStartError
 
 
 @pytest.mark.parametrize(
@@ -85,6 +85,6 @@ def test_a_script_that_is_not_there_keeps_its_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(CannotStart, match=r"there is no file train\.py in ") as error:
+    with pytest.raises(CommandStartError, match=r"there is no file train\.py in ") as error:
         launcher.resolve(["train.py", "--epochs", "3"])
     assert str(error.value).endswith("-- python PATH/train.py --epochs 3")

@@ -8,7 +8,7 @@ import pytest
 
 import lotus
 from lotus.joining import perf_clock
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from tests.logs import MS, START_NS, RunBuilder, Sample
 from tests.unit.joining.test_sample_join import recording
 
@@ -68,5 +68,5 @@ def test_a_recording_is_brought_onto_the_clock_of_the_run(run):
 
 
 def test_no_common_events_no_alignment(run):
-    with pytest.raises(Unusable, match="CLOCK_MONOTONIC"):
+    with pytest.raises(UnusableError, match="CLOCK_MONOTONIC"):
         perf_clock.aligned(run, recording([1, 2, 3], clock="default"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.events import perf_list
 from native_map.paper.importers import load
 from native_map.recording import perf_data, perf_tasks, py_spy
@@ -115,7 +115,7 @@ def test_a_file_of_others_never_reaches_perf(tmp_path: Path, trusted: bool) -> N
     perf.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
     perf.chmod(0o755)
     (tmp_path / "f").write_bytes(attacks.pipe_of_events(1000))
-    with pytest.raises(Unusable) if not trusted else _nothing():
+    with pytest.raises(UnusableError) if not trusted else _nothing():
         perf_data.read(tmp_path / "f", str(perf), trusted=trusted)
     assert (tmp_path / "asked").exists() == trusted
 
@@ -213,7 +213,7 @@ def test_events_that_share_their_ids(tmp_path: Path) -> None:
     put(tmp_path / "f", attacks.ids(20_000_000))
 
     def read() -> str:
-        with pytest.raises(Unusable) as error:
+        with pytest.raises(UnusableError) as error:
             perf_data.read(tmp_path / "f")
         return str(error.value)
 
@@ -363,7 +363,7 @@ def test_any_profile_is_read_or_refused_in_bounds(tmp_path: Path, make: attacks.
     def work() -> str:
         try:
             return f"{len(load(tmp_path / 'f').functions)} functions"
-        except Unusable as error:
+        except UnusableError as error:
             return str(error)
 
     message = str(bounded(work))
@@ -410,7 +410,7 @@ def test_stacks_of_nothing_are_refused(tmp_path: Path, make: attacks.Maker) -> N
     put(tmp_path / "f", make(20_000_000))
 
     def work() -> str:
-        with pytest.raises(Unusable) as error:
+        with pytest.raises(UnusableError) as error:
             stacks(tmp_path / "f")
         return str(error.value)
 

@@ -39,7 +39,7 @@ UNITS = {
     r"bytes$": r"\bbytes\b|_bytes\b",
     r"^budget$": r"\bsecond",
 }
-_ERRORS = {"LotusError", "Unusable"}
+_ERRORS = {"LotusError", "UnusableError"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Defined = Function | ast.ClassDef

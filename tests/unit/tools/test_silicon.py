@@ -29,7 +29,7 @@ def library(silicon, tmp_path):
     known_loops = silicon("known_loops")
     try:
         return known_loops, known_loops.build(tmp_path)
-    except known_loops.NoCompiler as error:
+    except known_loops.NoCompilerError as error:
         pytest.skip(str(error))
 
 
@@ -71,7 +71,7 @@ def test_without_a_compiler_the_reason_is_said(silicon, monkeypatch, tmp_path):
     known_loops = silicon("known_loops")
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(known_loops.platform, "machine", lambda: "x86_64")
-    with pytest.raises(known_loops.NoCompiler, match="gcc"):
+    with pytest.raises(known_loops.NoCompilerError, match="gcc"):
         known_loops.build(tmp_path)
 
 

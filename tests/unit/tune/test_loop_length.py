@@ -8,7 +8,7 @@ import pytest
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Target
 from lotus.tune.program.program import Watched
-from lotus.tune.search.loop_length import NotWorth, check, loop_s
+from lotus.tune.search.loop_length import NotWorthTuningError, check, loop_s
 
 
 def watched(
@@ -32,7 +32,7 @@ def watched(
 
 def test_a_loop_of_a_moment_is_not_worth_tuning() -> None:
     short = watched(10, [0.02] * 10, [0.01] * 10)
-    with pytest.raises(NotWorth) as caught:
+    with pytest.raises(NotWorthTuningError) as caught:
         check(short)
     message = str(caught.value)
     assert message.startswith(

@@ -16,7 +16,7 @@ from lotus.inside.tune.candidates.trial_requests import TrainedBatches
 from lotus.reporters.base.console import plain_console
 from lotus.reporters.tune import tune_report
 from lotus.settings.space import Setting
-from lotus.tune.program.program import TrialFailed
+from lotus.tune.program.program import TrialError
 from lotus.tune.search import search_notes
 from lotus.tune.search.checked_result import judged, promising
 from lotus.tune.search.decision import LeftOpen
@@ -257,7 +257,7 @@ def endless(program: Trains, *, dies: bool = False) -> Trains:
     program.watched = dataclasses.replace(program.watched, endless=True)
     program.left = math.inf
     if dies:
-        program.raises[4] = TrialFailed("the program ended")
+        program.raises[4] = TrialError("the program ended")
         program.problem = "the program ended"
     return program
 
@@ -363,7 +363,7 @@ def test_why_it_could_not_be_checked_is_said() -> None:
     program.refused = "OSError: no processes left"
     assert checked(program).notes[0] == search_notes.not_checked("OSError: no processes left")
     program = Trains(0.1, 0.05)
-    program.raises[0] = TrialFailed("the job has several ranks")
+    program.raises[0] = TrialError("the job has several ranks")
     result = checked(program)
     assert result.notes[0] == search_notes.not_checked("the job has several ranks")
     assert not result.interrupted

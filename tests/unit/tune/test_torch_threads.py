@@ -12,7 +12,7 @@ from lotus.inside.tune.candidates.trial_requests import Reply, Request
 from lotus.reporters.base.console import plain_console
 from lotus.reporters.tune import tune_report
 from lotus.settings.space import Measurement, Observed, Setting
-from lotus.tune.program.program import TrialFailed
+from lotus.tune.program.program import TrialError
 from lotus.tune.search import search_notes, step_check, torch_threads
 from lotus.tune.search.rejected_settings import passed_over
 from lotus.tune.search.result import Result
@@ -358,7 +358,7 @@ class Streaming(Trains):
 
     def perform(self, setting: Setting, request: Request[Reply]) -> Reply:
         if dataclasses.replace(setting, torch_threads=None) != self.own:
-            raise TrialFailed("it cannot change")
+            raise TrialError("it cannot change")
         return super().perform(setting, request)
 
 
@@ -391,7 +391,7 @@ def test_a_stream_with_a_length_is_compared_over_several_epochs() -> None:
     assert check(program, nothing_found(program)).best == OWN_1
 
 
-@pytest.mark.parametrize("error", [TrialFailed("the job has several ranks"), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [TrialError("the job has several ranks"), KeyboardInterrupt()])
 def test_where_it_cannot_train_the_note_stays(error: BaseException) -> None:
     program = threaded(Ending(0.1, 0.08))
     assert isinstance(program, Ending)

@@ -87,7 +87,7 @@ FULL = (
 QUICK = (Cell("quota2", "cnn", 64, updates=40, traced=30, block=8, splits=6),)
 
 
-class Failed(Exception):
+class RunFailedError(Exception):
     """A run of the script left no result."""
 
 
@@ -98,7 +98,10 @@ class Bench:
         self.disk = balance_clusters.disk_of(args.work)
 
     def start(self, cell: Cell, before: Sequence[str], *more: str) -> dict[str, Any]:
-        """Run the script on its cluster, under `before`; return rank 0's result. Raises Failed."""
+        """Run the script on its cluster, under `before`; return rank 0's result.
+
+        Raises RunFailedError.
+        """
         options = ["--model", cell.model, "--batch", str(cell.batch)]
         options += ["--workers", str(cell.workers), "--warm", str(cell.warm)]
         members = CLUSTERS[cell.cluster]
@@ -113,7 +116,9 @@ class Bench:
                 results["said"] = [line for line in text.splitlines() if line.startswith("lotus: ")]
                 return results
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        raise Failed(f"exit code {status}; last line: {lines[-1][:200] if lines else 'none'}")
+        raise RunFailedError(
+            f"exit code {status}; last line: {lines[-1][:200] if lines else 'none'}"
+        )
 
     def prepare(self, cell: Cell) -> dict[str, Any]:
         """Trace, plan and search: the data of a cell besides its rows."""
@@ -176,7 +181,7 @@ class Bench:
         before = [*lotus("run"), "-q", "--settings", str(path), "--"]
         try:
             results = self.start(cell, before, "--updates", str(cell.updates))
-        except Failed as error:
+        except RunFailedError as error:
             row.failed = str(error)
             return row
         if results["batches"] != plan["batch_sizes"]:
@@ -299,7 +304,7 @@ def measure_cells(args: argparse.Namespace, results: Measurements[Row]) -> None:
             since = time.monotonic()
             try:
                 conditions["cells"][cell.name] = bench.prepare(cell)
-            except (Failed, LotusError) as error:
+            except (RunFailedError, LotusError) as error:
                 conditions["cells"][cell.name] = {
                     **asdict(cell),
                     "words": balance_clusters.words(CLUSTERS[cell.cluster]),

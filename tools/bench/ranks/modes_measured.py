@@ -32,7 +32,7 @@ from lotus.settings import share_plan as plans
 from tools.bench.measurements import RESULTS, Measurements, stoppable
 from tools.bench.ranks import balance_clusters, balance_measured, modes_plot, modes_table
 from tools.bench.ranks.balance_clusters import CLUSTERS
-from tools.bench.ranks.balance_measured import Bench, Cell, Failed
+from tools.bench.ranks.balance_measured import Bench, Cell, RunFailedError
 from tools.bench.ranks.modes_table import AS_WRITTEN, Row
 
 CELL = Cell("modes3", "cnn", 64)
@@ -94,7 +94,7 @@ class Modes:
         options += ["--strength", str(self.args.strength)]
         try:
             results = self.bench.start(CELL, before(mode, self.plan), *options)
-        except Failed as error:
+        except RunFailedError as error:
             return [Row(number, mode, 0, str(error), **common)]
         sizes = conditions["plan"]["batch_sizes"]
         shares = results["epochs"][0]["batches"]

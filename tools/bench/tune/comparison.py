@@ -276,7 +276,7 @@ def report(options, out):
     try:
         optuna = other_methods.Interpreter(options.rivals)
         print(f"Optuna {optuna.version}", file=out)
-    except (other_methods.Unavailable, OSError) as error:
+    except (other_methods.UnavailableError, OSError) as error:
         print(f"Optuna's TPE was not run: {error}", file=out)
     before = real(options)
     if before:

@@ -18,7 +18,7 @@ RULES = {
 }
 
 
-class Unavailable(Exception):
+class UnavailableError(Exception):
     """A rival cannot be run here, and why."""
 
 
@@ -27,7 +27,7 @@ class Interpreter:
 
     def __init__(self, python):
         if not python:
-            raise Unavailable("no --rivals PYTHON that has it")
+            raise UnavailableError("no --rivals PYTHON that has it")
         self.process = subprocess.Popen(
             [python, str(HERE / "optuna_server.py")],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -35,7 +35,7 @@ class Interpreter:
         self.version = self.process.stdout.readline().strip()
         if not self.version:
             lines = self.process.stderr.read().strip().splitlines()
-            raise Unavailable(lines[-1] if lines else f"{python} has no Optuna")
+            raise UnavailableError(lines[-1] if lines else f"{python} has no Optuna")
 
     def ask(self, **message):
         self.process.stdin.write(json.dumps(message) + "\n")

@@ -7,7 +7,7 @@ import time
 
 from . import batch_contents, worker_processes
 from .trial_requests import SLOW_BATCHES, TrialBlock
-from .watchdog import Failed
+from .watchdog import CandidateError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def measure(
     request: Measure,
     step: Callable[[Any], object] | None,
 ) -> TrialBlock:
-    """Measure a block of `loading`, with `step` after each batch. Raises Failed.
+    """Measure a block of `loading`, with `step` after each batch. Raises CandidateError.
 
     No batch may take longer than the limit of `watchdog`. Workers continue while this thread works
     between their batches, so that time counts as waiting.
@@ -108,11 +108,11 @@ class _Block:
         return self._total_s >= request.seconds and len(self.waits_s) >= request.least
 
     def discard_ready(self) -> None:
-        """Take the batches that may lie ready, fewer of a slow loader. Raises Failed."""
+        """Take the batches that may lie ready, fewer of a slow loader. Raises CandidateError."""
         discard = self._request.discard or 0
         for done in range(discard):
             if self._late():
-                raise Failed(
+                raise CandidateError(
                     f"after {self._watchdog.limit_s:g} s it had given {done} of the {discard} "
                     "batches that may lie ready"
                 )

@@ -15,7 +15,7 @@ from ...apply import loader_attributes
 from ...common import deferred_interrupts
 from ...common.loader_description import is_iterable
 from . import batch_contents, teardown
-from .watchdog import Failed, Watchdog, held, let_go
+from .watchdog import CandidateError, Watchdog, held, let_go
 from .worker_processes import OwnUsage, Usage
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ _LONGEST = 70
 def copy_of(loader: Any, setting: dict[str, Any], cycle: Cycle | None, seed: int = SEED) -> Any:
     """Return a copy of a loader with a setting, its own generator and, for map-style, `cycle`.
 
-    Raises Failed if torch refuses the setting.
+    Raises CandidateError if torch refuses the setting.
     """
     try:
         after = loader_attributes.resolve(
@@ -41,8 +41,8 @@ def copy_of(loader: Any, setting: dict[str, Any], cycle: Cycle | None, seed: int
             loader,
             loader_attributes.attributes(loader),
         )
-    except loader_attributes.Refused as reason:
-        raise Failed(str(reason)) from None
+    except loader_attributes.SettingRefusedError as reason:
+        raise CandidateError(str(reason)) from None
     if after["pin_memory"] and accelerator() is None:
         after["pin_memory"] = False  # torch does not pin then, and warns
     made = object.__new__(type(loader))
@@ -59,7 +59,7 @@ def copy_of(loader: Any, setting: dict[str, Any], cycle: Cycle | None, seed: int
     threads = setting.get("threads")
     if threads is not None and made.num_workers:
         if loader_attributes.start_method(made) == "fork" and threads > 1:
-            raise Failed(
+            raise CandidateError(
                 f"OpenMP can hang in forked workers: {threads} threads a worker need a "
                 "start_method of spawn"
             )
@@ -71,7 +71,7 @@ def copy_of(loader: Any, setting: dict[str, Any], cycle: Cycle | None, seed: int
     if cycle is not None:
         vars(made)["batch_sampler" if made._auto_collation else "sampler"] = cycle
         if made._index_sampler is not cycle:
-            raise Failed(f"{type(loader).__name__} chooses its indices in a way of its own")
+            raise CandidateError(f"{type(loader).__name__} chooses its indices in a way of its own")
     return made
 
 
@@ -219,7 +219,7 @@ class Loading:
             if isinstance(iterator, self._dataloader._BaseDataLoaderIter):
                 return iterator
             iterator = getattr(iterator, "iterator", None)
-        raise Failed(f"{type(self.loader).__name__} iterates in a way of its own")
+        raise CandidateError(f"{type(self.loader).__name__} iterates in a way of its own")
 
     def workers(self) -> list[Any]:
         return list(vars(self._inner).get("_workers", ())) if self._inner is not None else []
@@ -232,7 +232,7 @@ class Loading:
         """Start and take the first batch. Return the seconds of the start."""
         took = self.start(watchdog)
         if self._try() is None:
-            raise Failed("its data set gives no batch")
+            raise CandidateError("its data set gives no batch")
         return took
 
     def take(self, watchdog: Watchdog) -> tuple[Any, float, float]:
@@ -251,7 +251,7 @@ class Loading:
                 self.again(watchdog)
                 taken = self._try()
             if taken is None:
-                raise Failed("its data set gives no batch when it is started again")
+                raise CandidateError("its data set gives no batch when it is started again")
             self.usage.start(self.pids())
         return taken
 

@@ -18,7 +18,7 @@ import time
 import warnings
 
 from ...common.deferred_interrupts import breakable
-from .watchdog import Failed, held, signal_words, words
+from .watchdog import CandidateError, held, signal_words, words
 from .worker_processes import descendants, kill_remaining
 
 TYPE_CHECKING = False
@@ -46,7 +46,7 @@ class Forked:
             except OSError as error:
                 for fd in (down_read, down_write, up_read, up_write):
                     os.close(fd)
-                raise Failed(f"no process could be started: {error.strerror}") from None
+                raise CandidateError(f"no process could be started: {error.strerror}") from None
         if self.pid == 0:
             os.close(down_write)
             os.close(up_read)
@@ -57,25 +57,25 @@ class Forked:
         os.set_blocking(self._up, False)
 
     def ask(self, question: Any, limit_s: float, what: str) -> Any:
-        """Return the answer. Raises Failed, after which the child has ended."""
+        """Return the answer. Raises CandidateError, after which the child has ended."""
         deadline = time.monotonic() + limit_s
         try:
             _write(self._down, pickle.dumps(question))
             size = _SIZE.unpack(self._read(_SIZE.size, deadline))[0]
             if size > _MOST:
-                raise Failed("what its process answered is too large")
+                raise CandidateError("what its process answered is too large")
             good, answer = pickle.loads(self._read(size, deadline))
         except (EOFError, BrokenPipeError):
-            raise Failed(f"its process {self._ended()}") from None
+            raise CandidateError(f"its process {self._ended()}") from None
         except TimeoutError:
             self.end()
-            raise Failed(f"{what} took longer than {limit_s:g} s") from None
+            raise CandidateError(f"{what} took longer than {limit_s:g} s") from None
         except BaseException:
             self.end()
             raise
         if not good:
             self.end()
-            raise Failed(answer)
+            raise CandidateError(answer)
         return answer
 
     def _read(self, size: int, deadline: float) -> bytes:
@@ -136,7 +136,7 @@ def _at_end(fd: int) -> bool:
 
 
 def once(function: Callable[[], Any], limit_s: float, what: str) -> Any:
-    """Call `function` in a child of its own and return the result. Raises Failed."""
+    """Call `function` in a child of its own and return the result. Raises CandidateError."""
     child = Forked(lambda _: function())
     try:
         return child.ask(None, limit_s, what)
@@ -175,7 +175,7 @@ def _serve(serve: Callable[[Any], Any], questions: int, answers: int, parent: in
             try:
                 answer = (True, serve(pickle.loads(data)))
                 reply = pickle.dumps(answer)
-            except Failed as error:
+            except CandidateError as error:
                 reply = pickle.dumps((False, str(error)))
             except Exception as error:
                 reply = pickle.dumps((False, words(error)))

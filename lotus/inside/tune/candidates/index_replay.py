@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 
 from .forked_child import once
-from .watchdog import Failed
+from .watchdog import CandidateError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _LIMIT_S = 60.0  # for the first batch: a sampler may read a file
 
 
 def draw(sampler: Any) -> tuple[list[Any], bool]:
-    """Return (batches of an epoch, whether these are all). Raises Failed."""
+    """Return (batches of an epoch, whether these are all). Raises CandidateError."""
 
     def drawn() -> tuple[list[Any], bool]:
         batches: list[Any] = []
@@ -34,10 +34,10 @@ def draw(sampler: Any) -> tuple[list[Any], bool]:
 
     try:
         batches, whole = once(drawn, _LIMIT_S, "the program's sampler")
-    except Failed as error:
-        raise Failed(f"its sampler cannot be asked: {error}") from None
+    except CandidateError as error:
+        raise CandidateError(f"its sampler cannot be asked: {error}") from None
     if not batches:
-        raise Failed("its sampler gives no batch")
+        raise CandidateError("its sampler gives no batch")
     return batches, whole
 
 

@@ -17,7 +17,7 @@ from . import batch_contents
 from .candidate_loader import SEED, Loading, copy_of
 from .forked_child import once
 from .trial_requests import EpochComparison
-from .watchdog import Failed, Watchdog, interrupts, words
+from .watchdog import CandidateError, Watchdog, interrupts, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _why_not(
                 f"two epochs with {_workers(mine)} differ already, as with random augmentation: "
                 "it cannot be told whether other workers keep the samples"
             )
-    except Failed as error:
+    except CandidateError as error:
         return f"the epochs could not be compared within the budget: {error}"
     common = (first & second).total()
     return (
@@ -81,10 +81,10 @@ def _workers(count: int) -> str:
 
 
 def _epoch(loader: Any, setting: dict[str, Any], seed: int, until: float) -> _Counted:
-    """Return the samples of an epoch, by hash, and its number of batches. Raises Failed."""
+    """Return the samples of an epoch, by hash, and its number of batches. Raises CandidateError."""
     left_s = until - time.monotonic()
     if left_s <= 0:
-        raise Failed("an epoch with each number of workers takes too long")
+        raise CandidateError("an epoch with each number of workers takes too long")
     made = copy_of(loader, {**setting, "pin_memory": False}, None, seed)
     if made.num_workers:
         return _counted(made, left_s)
@@ -115,16 +115,16 @@ def _counted(made: Any, limit_s: float) -> _Counted:
             batches += 1
             samples.update(digest[:_SHORT] for digest in batch_contents.hashes(batch))
             if time.monotonic() > until:
-                raise Failed(f"{_WHAT} took longer than {limit_s:.3g} s")
+                raise CandidateError(f"{_WHAT} took longer than {limit_s:.3g} s")
         return samples, batches
 
     try:
         return watchdog.run(count)
-    except Failed:
+    except CandidateError:
         raise
     except Exception as error:
         if interrupts(error):
             raise
-        raise Failed(words(error)) from None
+        raise CandidateError(words(error)) from None
     finally:
         loading.shut(0)

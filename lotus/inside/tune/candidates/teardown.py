@@ -13,7 +13,7 @@ from functools import partial
 from multiprocessing import connection
 
 from ...common.deferred_interrupts import breakable
-from .watchdog import Failed, Watchdog, held
+from .watchdog import CandidateError, Watchdog, held
 from .worker_processes import descendants, kill_remaining
 
 TYPE_CHECKING = False
@@ -40,7 +40,7 @@ def reap(iterator: Any, patience_s: float) -> None:
         workers = [worker for worker in made.get("_workers", ()) if worker.pid is not None]
         started = descendants(worker.pid for worker in workers)
         if patience_s > 0:
-            with suppress(Failed, Exception):
+            with suppress(CandidateError, Exception):
                 _ask(iterator, workers, patience_s)
         _kill(workers)
         kill_remaining(started)

@@ -24,7 +24,7 @@ from .index_replay import Cycle, draw
 from .open_candidates import ForkedCandidate, LocalCandidate
 from .step_emulator import Step, StepEmulator, device_in_use
 from .trial_requests import EpochComparison
-from .watchdog import Failed, held, interrupts, let_go, words
+from .watchdog import CandidateError, held, interrupts, let_go, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     _Key = tuple[Any, ...]
     _Candidate = LocalCandidate | ForkedCandidate
 
-__all__ = ["Failed", "Forbidden", "Step", "Trials"]
+__all__ = ["CandidateError", "ForbiddenError", "Step", "Trials"]
 
 _PATIENCE_S = 2.0  # for workers that are asked to exit
 _LENGTH_S = 60.0
@@ -60,7 +60,7 @@ _NAMES = (
 )
 
 
-class Forbidden(Failed):
+class ForbiddenError(CandidateError):
     """No more trials are allowed in this process."""
 
 
@@ -71,8 +71,8 @@ class Trials:
 
     `step` replaces the training step between two batches: a Step is emulated by the same amount of
     work, a function is called with each batch, and None does nothing. `say` gets notes about
-    unusual conditions; `folder` is for files. All methods raise Failed if a candidate does not
-    work, after closing it and everything that it has started. Any other exception, such as
+    unusual conditions; `folder` is for files. All methods raise CandidateError if a candidate does
+    not work, after closing it and everything that it has started. Any other exception, such as
     KeyboardInterrupt or one of the program's signal handlers, closes it too and propagates.
     """
 
@@ -111,24 +111,24 @@ class Trials:
             self._say(text)
 
     def forbid(self, why: str) -> str:
-        """Forbid trials: from now on all requests raise Forbidden."""
+        """Forbid trials: from now on all requests raise ForbiddenError."""
         self._forbidden = why
         return why
 
     def _begin(self) -> None:
         if self._forbidden:
-            raise Forbidden(self._forbidden)
+            raise ForbiddenError(self._forbidden)
         self._files.begin()
 
     def _unshared(self) -> None:
-        """Raise Forbidden if the trial has moved the position of open files of this process."""
+        """Raise ForbiddenError if the trial has moved the position of this process's open files."""
         those = self._files.moved()
         if not those:
             return
         for key in list(self._open):
             self._open.pop(key).shut(0)
         self._files.put_back()
-        raise Forbidden(self.forbid(file_offsets.words(those)))
+        raise ForbiddenError(self.forbid(file_offsets.words(those)))
 
     def describe(self) -> dict[str, Any]:
         """Return the fields of lotus.tune.program.program.Watched that depend on the loader only.
@@ -178,7 +178,7 @@ class Trials:
         try:
             with held(signal.SIGCHLD):
                 batches: int | None = once(length, _LENGTH_S, "the loader's length")
-        except Failed:
+        except CandidateError:
             return None
         return batches
 
@@ -223,7 +223,7 @@ class Trials:
         """Measure an open candidate."""
         candidate = self._open.get(_key(setting))
         if candidate is None:
-            raise Failed("it is not open")
+            raise CandidateError("it is not open")
         if request.discard is None:
             ready = setting["num_workers"] * (setting.get("prefetch_factor") or 2)
             request = replace(request, discard=ready)
@@ -254,7 +254,7 @@ class Trials:
         candidate.shut(_PATIENCE_S)
         return time.perf_counter() - before
 
-    def _give_up(self, setting: _Setting, error: BaseException) -> Failed:
+    def _give_up(self, setting: _Setting, error: BaseException) -> CandidateError:
         """Close a candidate at once; return the exception to raise after the `except` block.
 
         Inside the block, it would keep the frames that refer to the candidate alive.
@@ -267,11 +267,11 @@ class Trials:
             candidate.shut(0)
         if goes_up:
             raise error
-        if isinstance(error, Forbidden):
+        if isinstance(error, ForbiddenError):
             return error
-        if isinstance(error, Failed):
-            return Failed(dead or str(error))
-        return Failed(dead or words(error))
+        if isinstance(error, CandidateError):
+            return CandidateError(dead or str(error))
+        return CandidateError(dead or words(error))
 
     def compare_epochs(self, setting: _Setting, request: CompareEpochs) -> EpochComparison:
         """Compare the samples of an epoch with the number of workers of `setting`."""
@@ -313,7 +313,9 @@ def _refuse_pipes(loader: Any) -> None:
     for name in ("IterDataPipe", "MapDataPipe"):
         kind = getattr(data, name, None)
         if kind is not None and isinstance(loader.dataset, kind):
-            raise Failed("its data set is a data pipe, which torch changes when it is iterated")
+            raise CandidateError(
+                "its data set is a data pipe, which torch changes when it is iterated"
+            )
 
 
 def _pinned_where_possible(setting: _Setting) -> _Setting:

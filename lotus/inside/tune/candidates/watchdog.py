@@ -32,7 +32,7 @@ _FORCE_S = 5.0  # after that torch is stuck, for instance on a descriptor from a
 _TRIES, _PAUSE_S = 500, 0.002
 
 
-class Failed(Exception):
+class CandidateError(Exception):
     """The reason why a candidate does not work, as a clause after "because"."""
 
 
@@ -41,7 +41,7 @@ class Stopped(BaseException):
 
 
 class Watchdog:
-    """Runs a call that raises Failed if it takes longer than `limit_s` or a worker dies."""
+    """Runs a call that raises CandidateError if it takes longer than `limit_s` or a worker dies."""
 
     def __init__(self, limit_s: float, what: str, breakable: bool = True) -> None:
         self.limit_s, self.what = limit_s, what
@@ -84,7 +84,7 @@ class Watchdog:
             self._armed = True
 
     def run(self, function: Callable[[], _Result]) -> _Result:
-        """Return what `function` returns; raise Failed if it was stopped."""
+        """Return what `function` returns; raise CandidateError if it was stopped."""
         self._start()
         try:
             try:
@@ -96,7 +96,8 @@ class Watchdog:
         except BaseException:
             self._stop()
             raise
-        raise Failed(self.reason)  # outside `except`, which would keep the stopped frames alive
+        # Outside `except`, which would keep the stopped frames alive.
+        raise CandidateError(self.reason)
 
     def _start(self) -> None:
         if self.raises:
@@ -238,7 +239,7 @@ def interrupts(error: BaseException) -> bool:
     if not isinstance(error, Exception):
         return True
     torchs = type(error).__module__.partition(".")[0] == "torch"  # no memory left on a device
-    if isinstance(error, Failed) or torchs or not of_the_program(error):
+    if isinstance(error, CandidateError) or torchs or not of_the_program(error):
         return False
     mark(error)  # `let_go` clears the frames that show it
     return True

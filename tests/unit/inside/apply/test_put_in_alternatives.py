@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lotus.inside.apply.transform_change import CannotChange, TransformChange
+from lotus.inside.apply.transform_change import TransformChange, TransformChangeError
 
 
 def folder(place: Path, width: int, height: int, steps: list[Any]) -> Any:
@@ -48,7 +48,7 @@ def test_large_pictures_are_decoded_smaller_together_with_tensors_of_uint8(tmp_p
         assert float((values - plain).abs().max()) < 8 / 255
     assert (large.loader, large.transform, said) == (decoder, transform, [])
     small = folder(tmp_path / "small", 80, 60, steps)
-    with pytest.raises(CannotChange):
+    with pytest.raises(TransformChangeError):
         TransformChange(small, ["draft_decode"], said.append)
 
 
@@ -66,5 +66,5 @@ def test_crops_come_before_to_tensor_and_nothing_changes(tmp_path: Path) -> None
         assert torch.equal(values, plain)
         assert (values.stride(), said) == (plain.stride(), [])
     padded = [transforms.ToTensor(), transforms.RandomCrop(20, padding=4), normalize]
-    with pytest.raises(CannotChange):
+    with pytest.raises(TransformChangeError):
         TransformChange(folder(tmp_path / "padded", 80, 60, padded), ["early_crop"], said.append)

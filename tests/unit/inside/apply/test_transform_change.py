@@ -6,7 +6,7 @@ import random
 import pytest
 
 from lotus.inside.apply import transform_change
-from lotus.inside.apply.transform_change import CannotChange, ExactStep, TransformChange
+from lotus.inside.apply.transform_change import ExactStep, TransformChange, TransformChangeError
 from lotus.inside.cache.random_sources import NAMES, states
 from lotus.inside.common import alternative_files
 from lotus.inside.common.alternative_files import KnownOperation
@@ -184,9 +184,9 @@ def test_what_another_alternative_covers_is_no_misfit():
 
 
 def test_where_nothing_fits_it_says_why():
-    with pytest.raises(CannotChange, match="no alternative fits"):
+    with pytest.raises(TransformChangeError, match="no alternative fits"):
         change(Data([transforms.ToTensor()]), "in_place_normalize", "uint8_tensors")
-    with pytest.raises(CannotChange, match="not a Compose"):
+    with pytest.raises(TransformChangeError, match="not a Compose"):
         change(object(), "in_place_normalize")
 
 

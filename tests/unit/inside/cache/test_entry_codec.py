@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from lotus.inside.cache import entry_codec, entry_decoder, sample_template
-from lotus.inside.cache.entry_codec import HOLE, CannotEncode
+from lotus.inside.cache.entry_codec import HOLE, EncodingError
 
 TEXTS = st.text(st.characters(categories=None), max_size=20)  # also lone surrogates
 FLOATS = st.integers(0, 2**64 - 1).map(lambda bits: struct.unpack("<d", struct.pack("<Q", bits))[0])
@@ -175,7 +175,7 @@ def nested(depth: int) -> Any:
     ids=lambda value: type(value).__name__,
 )
 def test_what_would_not_come_back_equal_is_refused(value: Any) -> None:
-    with pytest.raises(CannotEncode, match=REFUSED):
+    with pytest.raises(EncodingError, match=REFUSED):
         entry_codec.encode([value])
 
 

@@ -13,7 +13,7 @@ import types
 import pytest
 
 from lotus.inside.cache import fingerprints
-from lotus.inside.cache.fingerprints import NoFingerprint, fingerprint
+from lotus.inside.cache.fingerprints import FingerprintError, fingerprint
 
 SCALE = 2
 
@@ -151,7 +151,7 @@ def test_a_global_without_a_hash_does_not_hinder(tmp_path):
 
 def test_functions_that_keep_results_are_refused():
     kept = functools.lru_cache(function_of("def load(x):\n    return x\n"))
-    with pytest.raises(NoFingerprint, match="load of the program keeps its results"):
+    with pytest.raises(FingerprintError, match="load of the program keeps its results"):
         fingerprint(function_of("def load(x):\n    return shard(x)\n", shard=kept))
 
 
@@ -195,17 +195,17 @@ def test_a_cycle_ends():
 
 
 def test_what_has_no_state_is_refused(tmp_path):
-    with open(tmp_path / "x", "w") as file, pytest.raises(NoFingerprint, match="TextIOWrapper"):
+    with open(tmp_path / "x", "w") as file, pytest.raises(FingerprintError, match="TextIOWrapper"):
         fingerprint(Data(file=file))
 
 
 def test_too_much_is_refused(monkeypatch):
     monkeypatch.setattr(fingerprints, "_MOST_BYTES", 1000)
-    with pytest.raises(NoFingerprint, match="more than"):
+    with pytest.raises(FingerprintError, match="more than"):
         fingerprint(Data(text="x" * 2000))
     monkeypatch.undo()
     monkeypatch.setattr(fingerprints, "_MOST_OBJECTS", 100)
-    with pytest.raises(NoFingerprint, match="too many objects"):
+    with pytest.raises(FingerprintError, match="too many objects"):
         fingerprint([Slotted(1) for _ in range(200)])
 
 
@@ -241,7 +241,7 @@ def test_pictures_in_memory_count(tmp_path):
     # BUT one that was not read yet stays so.
     image.new("RGB", (4, 5)).save(tmp_path / "a.png")
     with image.open(tmp_path / "a.png") as opened:
-        with pytest.raises(NoFingerprint):
+        with pytest.raises(FingerprintError):
             fingerprint(Data(picture=opened))
         assert opened.fp is not None
         opened.load()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lotus.inside.cache.transform_place import NoTransform, Tap, TransformPlace, paths
+from lotus.inside.cache.transform_place import NoTransformError, Tap, TransformPlace, paths
 
 
 class Data:
@@ -84,5 +84,5 @@ def test_a_tap_has_the_attributes_of_the_transform():
 
 
 def test_no_transform():
-    with pytest.raises(NoTransform, match=r"no dataset\.transform"):
+    with pytest.raises(NoTransformError, match=r"no dataset\.transform"):
         TransformPlace(Data(dataset=Data()), ["dataset", "transform"])

@@ -12,7 +12,7 @@ import pytest
 
 from lotus.inside.common import deferred_interrupts
 from lotus.inside.tune.candidates import teardown
-from lotus.inside.tune.candidates.watchdog import Failed, Watchdog, held
+from lotus.inside.tune.candidates.watchdog import CandidateError, Watchdog, held
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_watch_raises_where_it_is_waited(waits: bool, monkeypatch: pytest.Monk
                     time.sleep(60)
             time.sleep(60)  # stuck outside of any wait
 
-    with pytest.raises(Failed, match=r"this took longer than 0\.05 s"):
+    with pytest.raises(CandidateError, match=r"this took longer than 0\.05 s"):
         watch.run(wait)
     assert ("wait" in reached) == waits
     assert not deferred_interrupts.between_waits()

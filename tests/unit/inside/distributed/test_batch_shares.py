@@ -17,7 +17,7 @@ from lotus.inside.apply.settings_applier import Applier
 from lotus.inside.distributed import consensus
 from lotus.inside.distributed.batch_shares import Shared, places, rest
 from lotus.inside.distributed.gradient_weights import Weights
-from lotus.inside.distributed.job_incarnation import NoAnswer, Start
+from lotus.inside.distributed.job_incarnation import NoAnswerError, Start
 from lotus.inside.distributed.share_applier import ShareApplier, _note_out_of_memory
 
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=6)
@@ -327,7 +327,7 @@ def test_a_start_of_the_job_is_told_from_the_one_before_in_the_same_store() -> N
     # THEN both ranks know the new start by one name, and not by the old one
     assert names[0][0] == names[0][1] != names[1][0] == names[1][1]
     # AND nobody lets in who comes where rank 0 does not
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NoAnswerError):
         Start().named(store, 1, 0)
 
 
@@ -370,21 +370,23 @@ def test_a_rank_that_does_not_answer_is_named_and_one_that_is_late_hears_the_sam
 
 def test_a_store_that_takes_no_answer_leaves_the_program_as_it_is() -> None:
     store = Store()
-    with pytest.raises(consensus.Silent, match=r"^ConnectionError: connection reset by peer$"):
+    with pytest.raises(
+        consensus.UnsentAnswerError, match=r"^ConnectionError: connection reset by peer$"
+    ):
         consensus.agree(Breaking(store, 0), 1, 2, yes(), 600)
     assert consensus.agree(store, 0, 2, yes(), 0).startswith("it: rank 1 did not answer")
 
 
 @pytest.mark.parametrize("calls", range(1, 8))
 def test_a_store_that_breaks_once_the_answer_is_given_leaves_no_guess(calls: int) -> None:
-    with pytest.raises(consensus.Unknown):
+    with pytest.raises(consensus.UnknownDecisionError):
         consensus.agree(Breaking(Store(), calls), 0, 1, yes(), 600)
 
 
 def test_one_who_decides_and_is_gone_leaves_no_guess() -> None:
     store = Store()
     store.add("decided", 1)
-    with pytest.raises(consensus.Unknown, match="none arrived within 0 s"):
+    with pytest.raises(consensus.UnknownDecisionError, match="none arrived within 0 s"):
         consensus.agree(store, 0, 2, yes(), 0)
 
 

@@ -52,7 +52,7 @@ def test_a_copy_shares_nothing_that_can_change():
 
 
 def test_what_cannot_be_copied_says_so():
-    with pytest.raises(input_capture.CannotCopy, match="cannot be copied: TypeError"):
+    with pytest.raises(input_capture.InputCopyError, match="cannot be copied: TypeError"):
         input_capture.fresh(threading.Lock())
 
 

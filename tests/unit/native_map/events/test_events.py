@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.events import TABLES, formulas, pmu, spelling
 from native_map.events.event_model import SOFTWARE, Event
 from tests.unit.pmus import UARCHES, row
@@ -126,7 +126,7 @@ def test_terms_and_names_of_pmu_events() -> None:
 def test_any_text_is_an_event_or_refused(text: str) -> None:
     try:
         event = spelling.parse(text)
-    except Unusable:
+    except UnusableError:
         return
     assert not re.search(r"[,|\s]", event.name)
     assert 0 <= event.config < 1 << 64
@@ -134,13 +134,13 @@ def test_any_text_is_an_event_or_refused(text: str) -> None:
 
 def test_a_pmus_number_comes_from_sysfs(tmp_path: Path) -> None:
     event = spelling.parse("armv8_pmuv3_0/event=0x3e/")
-    with pytest.raises(Unusable, match="no PMU 'armv8_pmuv3_0'"):
+    with pytest.raises(UnusableError, match="no PMU 'armv8_pmuv3_0'"):
         spelling.type_number(event, tmp_path)
     device = tmp_path / "bus/event_source/devices/armv8_pmuv3_0"
     device.mkdir(parents=True)
     (device / "type").write_text("10\n")
     assert spelling.type_number(event, tmp_path) == 10
     (device / "type").write_text("ten\n")
-    with pytest.raises(Unusable):
+    with pytest.raises(UnusableError):
         spelling.type_number(event, tmp_path)
     assert spelling.type_number(spelling.parse("r3e"), tmp_path) == 4

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.events import formulas, pmu
 from native_map.events.event_model import SOFTWARE
 from tests.unit.pmus import UARCHES, cpu_of, row
@@ -189,7 +189,7 @@ def test_asking_for_software_alone_is_no_complaint() -> None:
     ],
 )
 def test_what_is_not_understood_is_refused_in_one_line(word: str) -> None:
-    with pytest.raises(Unusable) as caught:
+    with pytest.raises(UnusableError) as caught:
         pmu.choose("amd_zen5", 5, wanted=(word,))
     assert "\n" not in str(caught.value)
     assert "lotus doctor" in str(caught.value)
@@ -212,5 +212,5 @@ def test_what_is_counted_in_other_modes_has_another_name():
 
 
 def test_a_set_that_this_cpu_lacks_is_told_as_such():
-    with pytest.raises(Unusable, match="has no events of the set 'memory'"):
+    with pytest.raises(UnusableError, match="has no events of the set 'memory'"):
         pmu.choose("neoverse_n1", 6, wanted=("memory",))

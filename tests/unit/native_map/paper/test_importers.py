@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.paper import function_counts as profile_module
 from native_map.paper import perf_report
 from native_map.paper.function_counts import decimal_mark, gathered, module_of, number, resolved
@@ -168,7 +168,7 @@ def test_a_share_of_the_time_is_no_time():
     profile = loads("Function,CPU Time,Clockticks\nf,25%,5\n")
     assert (profile.additive, profile.means) == (("cycles",), ("cpu_ns_share",))
     # With shares alone there is nothing to split among operations.
-    with pytest.raises(Unusable, match="no function with a number"):
+    with pytest.raises(UnusableError, match="no function with a number"):
         loads(UPROF.replace("3824.0000", "80%").replace("880.0000", "20%"))
     both = UPROF.replace('"CPU_TIME",Module', '"CPU_TIME","CPU_TIME (%)",Module')
     both = both.replace("3824.0000,", "3824.0000,81.25,").replace("880.0000,", "880.0000,18.75,")
@@ -207,7 +207,7 @@ def test_decimal_mark(cells, mark):
 
 
 def test_two_locales_in_one_file_are_refused():
-    with pytest.raises(Unusable, match=r"two ways .*41\.5%.*41,5%"):
+    with pytest.raises(UnusableError, match=r"two ways .*41\.5%.*41,5%"):
         decimal_mark(["41.5%", "41,5%"])
 
 
@@ -314,7 +314,7 @@ def test_perf_report_with_call_graphs_takes_self():
 
 
 def test_perf_report_of_a_group_is_refused_with_the_command():
-    with pytest.raises(Unusable, match="--no-group"):
+    with pytest.raises(UnusableError, match="--no-group"):
         load(PROFILES / "perf_group.txt")
 
 
@@ -379,24 +379,24 @@ def test_modules(text, module):
 def test_what_is_no_profile_gets_one_line(tmp_path, content, match):
     path = tmp_path / "profile.csv"
     path.write_bytes(content)
-    with pytest.raises(Unusable, match=match) as caught:
+    with pytest.raises(UnusableError, match=match) as caught:
         load(path)
     assert "\n" not in str(caught.value)
 
 
 def test_missing_files_and_folders(tmp_path):
-    with pytest.raises(Unusable, match="cannot be read"):
+    with pytest.raises(UnusableError, match="cannot be read"):
         load(tmp_path / "nothing.csv")
-    with pytest.raises(Unusable, match="cannot be read"):
+    with pytest.raises(UnusableError, match="cannot be read"):
         load(tmp_path)
 
 
 def test_a_file_of_a_terabyte_of_nothing_is_refused(tmp_path):
     (tmp_path / "hole").touch()
     os.truncate(tmp_path / "hole", 1 << 40)
-    with pytest.raises(Unusable, match="larger than"):
+    with pytest.raises(UnusableError, match="larger than"):
         load(tmp_path / "hole")
-    with pytest.raises(Unusable, match="not a plain file"):
+    with pytest.raises(UnusableError, match="not a plain file"):
         load("/dev/zero")
 
 
@@ -417,7 +417,7 @@ def test_a_file_of_a_terabyte_of_nothing_is_refused(tmp_path):
 def test_memory_is_bounded(monkeypatch, text, match):
     for module in (profile_module, perf_report):
         monkeypatch.setattr(module, "MAX_CELLS", 3_000)
-    with pytest.raises(Unusable, match=match):
+    with pytest.raises(UnusableError, match=match):
         loads(text)
 
 
@@ -438,6 +438,6 @@ def test_a_pipe_is_refused_without_waiting(tmp_path, read):
     os.mkfifo(tmp_path / "pipe")
     writer = os.open(tmp_path / "pipe", os.O_RDWR | os.O_NONBLOCK)
     os.write(writer, b"x\n")  # what a reader that waits would take
-    with pytest.raises(Unusable, match="not a plain file"):
+    with pytest.raises(UnusableError, match="not a plain file"):
         read(tmp_path / "pipe")
     os.close(writer)

@@ -9,7 +9,7 @@ import pandas as pd
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.paper.attribution import apply
 from native_map.paper.importers import Profile, load, loads
 from native_map.paper.paper_mapping import Mapping, build, from_json, rows_of, to_json
@@ -67,7 +67,7 @@ def held(profile: Profile) -> None:
         assert "\n" not in note
 
 
-def check_message(error: Unusable) -> None:
+def check_message(error: UnusableError) -> None:
     assert "\n" not in str(error)
     assert len(str(error)) < 1000
 
@@ -75,7 +75,7 @@ def check_message(error: Unusable) -> None:
 def tried(text: str) -> Profile | None:
     try:
         profile = loads(text)
-    except Unusable as error:
+    except UnusableError as error:
         check_message(error)
         return None
     held(profile)
@@ -86,7 +86,7 @@ def mapped(profile: Profile) -> None:
     """A mapping of these rows, and these rows under it, with nothing lost."""
     try:
         mapping = build(rows_of(profile, "Operation", 1), minimum_runs=1)
-    except Unusable as error:
+    except UnusableError as error:
         check_message(error)
         return
     back = from_json(to_json(mapping))
@@ -105,7 +105,7 @@ def test_any_bytes(tmp_path_factory, data):
     path.write_bytes(data)
     try:
         held(load(path))
-    except Unusable as error:
+    except UnusableError as error:
         check_message(error)
 
 
@@ -178,10 +178,10 @@ def small() -> Mapping:
 
 
 def survives(data: str | bytes) -> None:
-    """Unusable, or a mapping that can be written and applied."""
+    """UnusableError, or a mapping that can be written and applied."""
     try:
         mapping = from_json(data)
-    except Unusable as error:
+    except UnusableError as error:
         check_message(error)
         return
     assert from_json(to_json(mapping)).minimum_runs == mapping.minimum_runs

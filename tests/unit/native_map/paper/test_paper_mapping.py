@@ -10,7 +10,7 @@ from functools import cache
 import pandas as pd
 import pytest
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.paper.attribution import apply
 from native_map.paper.capture_probability import (
     capture_probability,
@@ -125,7 +125,7 @@ def test_samples_serve_where_there_is_no_time():
     assert mapping.measure == "samples"
     assert entry(mapping, "Decode", "memmove")["weight"] == pytest.approx(0.75)
     frame.loc[0, ["samples", "cpu_ns"]] = [math.nan, 1.0]
-    with pytest.raises(Unusable, match="record all in one way"):
+    with pytest.raises(UnusableError, match="record all in one way"):
         build(frame)
 
 
@@ -134,14 +134,14 @@ def test_an_operation_without_any_time_is_measured_in_samples():
     frame.loc[frame["operation"] == "Crop", "cpu_ns"] = 0.0
     assert build(frame).measure == "samples"
     frame["samples"] = frame["samples"].where(frame["operation"] == "Crop", 0.0)
-    with pytest.raises(Unusable, match="record all in one way"):
+    with pytest.raises(UnusableError, match="record all in one way"):
         build(frame)
 
 
 def test_nothing_to_build_from():
-    with pytest.raises(Unusable, match="caught no function"):
+    with pytest.raises(UnusableError, match="caught no function"):
         build(runs().iloc[:0])
-    with pytest.raises(Unusable, match="minimum of 1"):
+    with pytest.raises(UnusableError, match="minimum of 1"):
         build(runs()[lambda f: f["run"] == 0])
 
 
@@ -157,7 +157,7 @@ def test_rows_of_an_imported_profile():
             "cpu_ns": 5e8,
         }
     ]
-    with pytest.raises(Unusable, match="neither CPU time nor samples"):
+    with pytest.raises(UnusableError, match="neither CPU time nor samples"):
         rows_of(loads("Function,Clockticks,Module\nf,5,m.so\n"), "Decode", 7)
 
 
@@ -196,7 +196,7 @@ def edited(**changes: object) -> str:
 def test_rows_that_stand_twice_are_damage(table):
     document = json.loads(to_json(build(runs())))
     document[table].append(document[table][-1])
-    with pytest.raises(Unusable, match="stands there twice"):
+    with pytest.raises(UnusableError, match="stands there twice"):
         from_json(json.dumps(document))
 
 
@@ -239,7 +239,7 @@ def test_rows_that_stand_twice_are_damage(table):
     ],
 )
 def test_damaged_json_gets_one_line(text, match):
-    with pytest.raises(Unusable, match=match) as caught:
+    with pytest.raises(UnusableError, match=match) as caught:
         from_json(text, "map.json")
     assert "\n" not in str(caught.value)
     assert "map.json" in str(caught.value)
@@ -250,7 +250,7 @@ def test_json_without_end_is_refused(tmp_path):
     endless = tmp_path / "mapping.json"
     with endless.open("wb") as file:
         file.truncate(1 << 34)
-    with pytest.raises(Unusable, match="larger than 16 MiB"):
+    with pytest.raises(UnusableError, match="larger than 16 MiB"):
         read(endless)
 
 
@@ -291,7 +291,7 @@ def test_seconds_of_the_run_scale_the_isolated_times():
     assert memmove["Decode"] == pytest.approx(decode / (decode + crop))
     assert memmove["Crop"] == pytest.approx(crop / (decode + crop))
     assert summed["cycles"].sum() == pytest.approx(11_000)
-    with pytest.raises(Unusable, match="no seconds are given for Crop"):
+    with pytest.raises(UnusableError, match="no seconds are given for Crop"):
         apply(build(runs()), profile(*WHOLE), {"Decode": 1.0})
 
 
@@ -433,7 +433,7 @@ def test_a_pipe_is_refused_without_waiting(tmp_path):
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=300
     )
     assert f"{pipe}: cannot be read (not a plain file); type: lotus map build" in ended.stderr
-    with pytest.raises(Unusable, match="Is a directory"):
+    with pytest.raises(UnusableError, match="Is a directory"):
         read(tmp_path)
 
 

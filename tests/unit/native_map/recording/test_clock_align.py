@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.recording.clock_align import OPEN_AFTER, OPEN_BEFORE, align, events_of
 from native_map.recording.perf_data import read
 
@@ -137,7 +137,7 @@ def test_what_cannot_be_aligned_is_refused_with_the_command() -> None:
         ),
     }
     for message, (mine, other) in cases.items():
-        with pytest.raises(Unusable, match=message) as caught:
+        with pytest.raises(UnusableError, match=message) as caught:
             align(mine, other)
         assert "perf record -k CLOCK_MONOTONIC" in str(caught.value)
 

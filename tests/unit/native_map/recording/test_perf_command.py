@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.recording import perf_command
 from native_map.recording.perf_command import Sampling
 
@@ -65,15 +65,15 @@ def test_a_list_of_events_is_split_outside_slashes_and_braces() -> None:
 
 @pytest.mark.parametrize("text", ["", ",", "cycles,", "cpu/event=1", "{a,b", "a,,b"])
 def test_what_is_no_list_of_events_is_refused(text: str) -> None:
-    with pytest.raises(Unusable, match="perf list"):
+    with pytest.raises(UnusableError, match="perf list"):
         perf_command.split(text)
 
 
 @pytest.mark.parametrize("event", ["{a,b}:S", "{a,b}:uS", "cycles:S"])
 def test_group_sampling_is_refused_as_it_loses_the_workers(event: str) -> None:
-    with pytest.raises(Unusable, match="worker"):
+    with pytest.raises(UnusableError, match="worker"):
         perf_command.split(event)
-    with pytest.raises(Unusable, match="worker"):
+    with pytest.raises(UnusableError, match="worker"):
         perf_command.command("perf", 1, "f", Sampling((event,)))
 
 

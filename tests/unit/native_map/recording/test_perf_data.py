@@ -11,7 +11,7 @@ import pytest
 
 from native_map.recording import perf_data, perf_records, perf_tasks
 from native_map.recording.perf_data import read
-from native_map.recording.perf_header import NeedsPerf, read_header
+from native_map.recording.perf_header import NeedsPerfError, read_header
 from native_map.recording.perf_recording import PerfRecording
 from tests.unit.perf_files import BOTH_WAYS, DIRECT, THROUGH_PERF, TRACES, needs_perf
 
@@ -114,7 +114,7 @@ def test_both_ways_of_reading_agree(name: str, monkeypatch: pytest.MonkeyPatch) 
 
     def refuse(path: Path) -> PerfRecording:
         with path.open("rb") as file:
-            raise NeedsPerf("told so", read_header(file, path.stat().st_size))
+            raise NeedsPerfError("told so", read_header(file, path.stat().st_size))
 
     monkeypatch.setattr(perf_data, "_read_direct", refuse)
     other = read(TRACES / f"{name}.data")

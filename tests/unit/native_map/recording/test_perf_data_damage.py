@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.recording import perf_records
 from native_map.recording.perf_data import read
 from tests.unit.perf_files import (
@@ -76,33 +76,33 @@ def test_no_samples_are_no_error(tmp_path: Path) -> None:
 )
 def test_what_is_no_recording_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "f").write_bytes(content)
-    with pytest.raises(Unusable, match=message):
+    with pytest.raises(UnusableError, match=message):
         read(tmp_path / "f")
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(Unusable, match=r"cannot read .*none: No such file"):
+    with pytest.raises(UnusableError, match=r"cannot read .*none: No such file"):
         read(tmp_path / "none")
-    with pytest.raises(Unusable, match="Is a directory"):
+    with pytest.raises(UnusableError, match="Is a directory"):
         read(tmp_path)
 
 
 def test_samples_without_time_name_the_command_that_has_it(tmp_path: Path) -> None:
     path = write(tmp_path / "f", b"", attrs=[attr(0, 1 | 2)])
-    with pytest.raises(Unusable, match="carry no time: record with `perf record -T"):
+    with pytest.raises(UnusableError, match="carry no time: record with `perf record -T"):
         read(path)
 
 
 @pytest.mark.parametrize("name", THROUGH_PERF)
 def test_without_perf_its_files_are_refused_with_what_to_do(name: str) -> None:
-    with pytest.raises(Unusable, match=r"no-such-perf.*install it, or record into a file"):
+    with pytest.raises(UnusableError, match=r"no-such-perf.*install it, or record into a file"):
         read(TRACES / f"{name}.data", perf="no-such-perf")
 
 
 @needs_perf
 def test_a_file_of_the_other_byte_order_goes_to_perf(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"2ELIFREP" + bytes(200))
-    with pytest.raises(Unusable, match=r"other byte order.*which says: "):
+    with pytest.raises(UnusableError, match=r"other byte order.*which says: "):
         read(tmp_path / "f")
 
 

@@ -1,4 +1,4 @@
-"""Hostile perf.data: bounded memory, and `Unusable` or a recording that adds up."""
+"""Hostile perf.data: bounded memory, and `UnusableError` or a recording that adds up."""
 
 import struct
 import tracemalloc
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.recording import perf_data
 
 TRACES = Path(__file__).parents[4] / "traces" / "perf"
@@ -33,7 +33,7 @@ def without_perf(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check(path: Path, content: bytes) -> None:
-    """Read it all; nothing but `Unusable` comes out, and the numbers agree."""
+    """Read it all; nothing but `UnusableError` comes out, and the numbers agree."""
     path.write_bytes(content)
     message = ""
     tracemalloc.start()
@@ -49,7 +49,7 @@ def check(path: Path, content: bytes) -> None:
         assert len(recording.mappings) <= 2_000_000
         for text in (*recording.damage, *recording.events, *recording.mappings["path"]):
             text.encode()
-    except Unusable as error:
+    except UnusableError as error:
         message = str(error)
     finally:
         peak = tracemalloc.get_traced_memory()[1]

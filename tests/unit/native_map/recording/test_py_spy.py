@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.recording import py_spy
 from native_map.recording.py_spy import PySpyStacks
 from native_map.recording.python_frame import Frame
@@ -141,7 +141,7 @@ def test_the_clock_lies_between_what_its_starter_saw(tmp_path: Path) -> None:
     assert first(START_NS, START_NS + 4_000_000, 10**15) == (START_NS + 3_000_000, 2_000_000)
     end = START_NS + 53_000_000
     assert first(START_NS, START_NS + 40_000_000, end) == (START_NS + 2_500_000, 1_500_000)
-    with pytest.raises(Unusable, match="do not fit"):
+    with pytest.raises(UnusableError, match="do not fit"):
         first(START_NS, START_NS + 4_000_000, START_NS + 20_000_000)
 
 
@@ -205,7 +205,7 @@ def test_a_python_that_does_not_know_the_numbers_of_its_threads(tmp_path: Path) 
 def test_what_is_no_such_file_is_a_line(content: str, tmp_path: Path) -> None:
     path = tmp_path / "0.json"
     path.write_text(content)
-    with pytest.raises(Unusable, match="lotus trace --py-spy"):
+    with pytest.raises(UnusableError, match="lotus trace --py-spy"):
         read(path)
 
 
@@ -216,7 +216,7 @@ def test_a_file_cut_anywhere_is_a_line(tmp_path: Path) -> None:
     whole = writer.write(tmp_path / "0.json", 4 * PERIOD_US).read_text().rstrip()
     for cut in range(len(whole)):
         (tmp_path / "cut").write_text(whole[:cut])
-        with pytest.raises(Unusable):
+        with pytest.raises(UnusableError):
             read(tmp_path / "cut")
 
 
@@ -240,7 +240,7 @@ def test_any_bytes_give_a_line_or_a_table(junk: bytes, at: int, tmp_path: Path) 
     path.write_bytes(data[:at] + junk + data[at + len(junk) :])
     try:
         stacks = read(path)
-    except Unusable:
+    except UnusableError:
         return
     assert stacks.samples["node"].between(-1, len(stacks.nodes) - 1).all()
 

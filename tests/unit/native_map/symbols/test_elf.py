@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.symbols.eh_frame import Frames
 from native_map.symbols.elf import Elf, same_build
 from native_map.symbols.elf_image import UNKNOWN, Image
@@ -261,11 +261,11 @@ def test_both_byte_orders_and_widths(order: str, wide: bool) -> None:
 def test_what_is_no_elf_file_is_told(tmp_path: Path) -> None:
     for data in (b"", b"\x7fELF", b"#!/bin/sh\n" * 20, b"\x7fELF" + b"\xff" * 60):
         (tmp_path / "file").write_bytes(data)
-        with pytest.raises(Unusable) as caught:
+        with pytest.raises(UnusableError) as caught:
             Elf.open(str(tmp_path / "file"))
         assert "\n" not in str(caught.value)
     for path in (tmp_path, tmp_path / "none", "/dev/zero"):
-        with pytest.raises(Unusable):
+        with pytest.raises(UnusableError):
             Elf.open(str(path))
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from native_map.errors import Unusable
+from native_map.errors import UnusableError
 from native_map.symbols import demangle
 from native_map.symbols.address_space import AddressSpaces
 from native_map.symbols.elf import Elf
@@ -45,7 +45,7 @@ def use(data: bytes) -> None:
     """All that is ever asked of a file."""
     try:
         elf = Elf(data)
-    except Unusable:
+    except UnusableError:
         return
     assert isinstance(elf.build_id, str)
     _ = elf.debug_link, elf.base, elf.crc(), elf.mini_debug()

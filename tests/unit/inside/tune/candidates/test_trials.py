@@ -21,7 +21,7 @@ from lotus.inside.tune.candidates import batch_contents
 from lotus.inside.tune.candidates.candidate_loader import MARK
 from lotus.inside.tune.candidates.step_emulator import StepEmulator
 from lotus.inside.tune.candidates.trial_requests import Close, CompareEpochs, Measure, Open
-from lotus.inside.tune.candidates.trials import Failed, Step, Trials
+from lotus.inside.tune.candidates.trials import CandidateError, Step, Trials
 
 
 def setting(workers: int, **others: Any) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def test_a_program_is_as_it_was_after_its_loader_was_tried_in_all_ways() -> None
         assert block.worker_bytes > 0
         assert block.main_bytes > block.batch_bytes
     assert trials.close(setting(2, prefetch_factor=2), Close()) > 0  # the same as none
-    with pytest.raises(Failed, match="not open"):
+    with pytest.raises(CandidateError, match="not open"):
         trials.measure(setting(2), Measure(seconds=0, least=1, step=False, limit_s=1))
     trials.end()
     assert surroundings() == before
@@ -366,8 +366,8 @@ def _stood_in(stand_in: StepEmulator) -> Stood:
 
 def test_what_torch_refuses_is_said_before_anything_is_started() -> None:
     waits = DataLoader(Numbers(), batch_size=4, num_workers=1, timeout=5)
-    with pytest.raises(Failed, match=r"a timeout .* needs workers"):
+    with pytest.raises(CandidateError, match=r"a timeout .* needs workers"):
         Trials(waits).open(setting(0), Open(10))
-    with pytest.raises(Failed, match="OpenMP can hang in forked workers"):
+    with pytest.raises(CandidateError, match="OpenMP can hang in forked workers"):
         Trials(DataLoader(Numbers())).open(setting(1, threads=2), Open(10))
     assert MARK not in vars(waits)  # a copy has it
