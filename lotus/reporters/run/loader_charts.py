@@ -349,8 +349,11 @@ def ranks(loader: LoaderSummary) -> Chart:
     )
 
 
-def run_time(parts: Sequence[tuple[str, float, float]]) -> Chart:
-    """Return the wall time of the run as bars of (part, nanoseconds, share)."""
+def run_time(parts: Sequence[tuple[str, float, float]], delayed: str = "") -> Chart:
+    """Return the wall time of the run as bars of (part, nanoseconds, share).
+
+    `delayed` is a sentence on the time in which it had no core.
+    """
     names = [name for name, _, _ in parts]
     data: dict[str, Any] = {
         "type": "bar",
@@ -377,7 +380,7 @@ def run_time(parts: Sequence[tuple[str, float, float]]) -> Chart:
         "Where the run's time went",
         {"data": [data], "layout": layout},
         Table([("part", LEFT), ("time", RIGHT), ("share", RIGHT)], rows),
-        "Orange is waiting for data, green the training step, grey all else.",
+        f"Orange is waiting for data, green the training step, grey all else. {delayed}".rstrip(),
     )
 
 

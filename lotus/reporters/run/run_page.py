@@ -70,7 +70,9 @@ def contents(
     if chosen is summary.loaders[0] and summary.verdict is not None:
         judged = summary.verdict
     wall = list(time_bars.parts(summary))
-    times: list[str | Table | Chart] = [loader_charts.run_time(wall)] if wall else []
+    times: list[str | Table | Chart] = (
+        [loader_charts.run_time(wall, time_bars.without_core(summary.time))] if wall else []
+    )
     heading = Section(
         coverage.verdict_words(judged),
         [*stopped, *_verdict(summary, chosen, judged), *times, *lines],

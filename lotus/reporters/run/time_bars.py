@@ -20,6 +20,7 @@ _WORDS = {
 }
 _BAR, _WIDEST = 24, 36  # columns
 _ROUNDED_OFF = 0.005  # of the wall time
+_MUCH_DELAYED, _LONG_NS = 0.2, 1e9  # of the imports and the set-up
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -78,6 +79,23 @@ def lines_of(
     for words, ns, part in parts:
         figures = f"{duration(ns):>7} {share(part):>5}"
         yield f"  {shorten(words, widest):{widest}}  {bar(part):{_BAR}}  {figures}"
+    delayed = without_core(time)
+    if delayed:
+        yield f"  {delayed}"
+
+
+def without_core(time: run_time.RunTime | None) -> str:
+    """Return a sentence on how long the imports and the set-up had no core; "" if that was short.
+
+    What other programs took of the loops is told with the verdict.
+    """
+    if time is None:
+        return ""
+    before = time.of(run_time.IMPORTS, run_time.SETUP)
+    if not time.delay_before_ns >= max(_MUCH_DELAYED * before, _LONG_NS):
+        return ""
+    delayed = duration(time.delay_before_ns)
+    return f"For {delayed} of imports and set-up, the process had no core to run on."
 
 
 def bar(part: float) -> str:
