@@ -24,7 +24,7 @@ from lotus.analysis.machine.core_use import LEAST_DELAY, CoreUse, Threads
 from lotus.analysis.machine.machine_readings import core_time, least_memory_share
 from lotus.analysis.machine.memory_growth import MemoryGrowth, growth_of
 from lotus.analysis.observations.looks import COMPUTING, LEAST_LOCKED, LEAST_LOOKS, LOCK
-from lotus.analysis.observations.own_code import hot_functions, hot_lines
+from lotus.analysis.observations.own_code import hot_callee, hot_functions, hot_lines
 from lotus.analysis.verdict.account import Account
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.resources import Resources
@@ -450,6 +450,7 @@ def _circumstances(
 ) -> Circumstances:
     use = account.use
     step = shares.of(phases.STEP)
+    of_step = stacks_of(seen, shares.loop, phases.STEP, "step")
     made = shares.made_ns * (1.0 - min(use.fetch.delay_share, 0.9) if use.rivals else 1.0)
     processes = seen.evidence.processes
     descriptors = float_column(processes, "descriptors")
@@ -471,7 +472,8 @@ def _circumstances(
         hot_in_sampler=hot_functions(
             stacks_of(seen, shares.loop, phases.SAMPLER, "sampler"), "sampler"
         ),
-        hot_in_step=hot_lines(stacks_of(seen, shares.loop, phases.STEP, "step"), "step"),
+        hot_in_step=hot_lines(of_step, "step"),
+        called_in_step=hot_callee(of_step, "step"),
         spawned=bool(settings.spawned),
         level="op",
         partial=True,

@@ -14,6 +14,7 @@ from lotus.analysis.common.columns import int_column
 from lotus.format.stack_frames import LIBRARY
 
 _MOST = 0.5  # of the samples: if no callee has more, the caller is named
+_ALL = 0.95
 _LEAST_SAMPLES = 10
 _LEAST_LINE, _MOST_LINES = 0.1, 3  # of the samples; lines that are named
 _LEAST_MOVING = 0.2  # of the samples of a step, with threads beside that run Python code
@@ -102,6 +103,15 @@ def hot_lines(own_code: pd.DataFrame, part: str) -> list[HotFunction]:
         for (function, file, line, text), samples in lines.most_common(_MOST_LINES)
         if samples >= _LEAST_LINE * everything
     ]
+
+
+def hot_callee(own_code: pd.DataFrame, part: str) -> HotFunction | None:
+    """Return the program's innermost function with more than half of the samples of a part.
+
+    None if that contains the part itself: nearly all of its samples are in it then.
+    """
+    own = [hot for hot in hot_functions(own_code, part) if is_of_program(hot)]
+    return own[-1] if own and own[-1].share < _ALL else None
 
 
 def running_beside(own_code: pd.DataFrame) -> HotFunction | None:

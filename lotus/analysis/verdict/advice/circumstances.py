@@ -23,6 +23,7 @@ from lotus.analysis.machine.core_use import (
 )
 from lotus.analysis.observations.own_code import (
     HotFunction,
+    hot_callee,
     hot_functions,
     hot_lines,
 )
@@ -72,6 +73,7 @@ class Circumstances:
     threads_set_at: str = ""  # `file:line` at which the program sets them; "": not known
     library_threads_set: str = ""  # what gives other libraries several, with its place
     hot_in_collate: list[HotFunction] = field(default_factory=list)
+    called_in_step: HotFunction | None = None  # as hot_callee has it
     no_stacks: str = ""  # why there are no stack samples, as `Run.no_stacks`; "": not known
     dataset: str = ""  # name of its class; "": not known
     sampler: str = ""  # class that draws the indices, also if it makes batches; "": not known
@@ -132,6 +134,7 @@ def circumstances_of(scope: Scope, use: CoreUse, shares: DataShares | None = Non
         hot_in_sampler=hot_functions(scope.own_code, "sampler"),
         hot_in_collate=hot_functions(scope.own_code, "collate"),
         hot_in_step=hot_lines(scope.own_code, "step"),
+        called_in_step=hot_callee(scope.own_code, "step"),
         no_stacks=scope.no_stacks,
         spawned=settings.get("start_method") in ("spawn", "forkserver"),
         level=scope.level,

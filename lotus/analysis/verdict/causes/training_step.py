@@ -54,6 +54,8 @@ def _step_title(charge: Charge, circumstances: Circumstances) -> str:
     text, lines = TRAINING_STEP.title, circumstances.hot_in_step
     if lines and lines[0].share >= _MOST_OF_STEP:
         text += f", most of it at {lines[0]}"
+    elif circumstances.called_in_step:
+        text += f", most of it in {circumstances.called_in_step}"
     if not _step_waits(charge):
         return text
     part = "mostly" if charge.evidence["waiting_share"] > _MOST_OF_STEP else "partly"

@@ -8,6 +8,7 @@ import pytest
 
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.observations.own_code import (
+    hot_callee,
     hot_functions,
     hot_lines,
     of_program,
@@ -185,6 +186,24 @@ def test_lines_of_the_training_step_are_named(tmp_path: Path) -> None:
     rows["text"] = ["gc.collect()" if line == 47 else "" for line in rows["line"]]
     advice = verdict(scopes(run)[0]).causes[0].advice
     assert "67% at train (t.py:47: `gc.collect()`), 30% at train (t.py:41)" in advice
+
+
+def test_a_function_with_most_of_the_step_in_several_lines_is_named(tmp_path: Path) -> None:
+    below = "<module> (t.py:90);train (/a/t.py:41);Metric.update (/a/m.py:5)"
+    stacks = [f"{below};count (/a/m.py:{line}) 30" for line in (7, 8)]
+    rows = table(tmp_path, [*stacks, "<module> (t.py:90);train (/a/t.py:47) 40"])
+    assert str(hot_callee(rows, "step")) == "count (m.py:7)"
+    run = Plan(step=50).run()
+    run.own_code = rows
+    title = verdict(scopes(run)[0]).causes[0].title
+    assert title == "the training step, most of it in count (m.py:7)"
+    # GIVEN that nearly all is in one function, which contains the step, THEN it says nothing
+    rows = table(tmp_path, [f"<module> (t.py:90);train (/a/t.py:{line}) 30" for line in (41, 44)])
+    assert hot_callee(rows, "step") is None
+    # and a library's function is not named
+    inside = "<module> (t.py:90);train (/a/t.py:41);run (/x/lib/python3.11/y.py:{}) 30"
+    rows = table(tmp_path, [inside.format(1), inside.format(2), "<module> (t.py:90) 20"])
+    assert str(hot_callee(rows, "step")) == "train (t.py:41)"
 
 
 def test_a_step_that_asks_for_the_length_of_its_loader_is_a_step(tmp_path: Path) -> None:
