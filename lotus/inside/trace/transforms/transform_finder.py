@@ -103,8 +103,10 @@ class Finder:
                     self.data_set(item, depth + 1)
             if self._are_transforms(value):
                 self._collection(owner, name, value, list(enumerate(value)), depth)
-        elif type(value) is dict and self._are_transforms(value.values()):
-            self._collection(owner, name, value, list(value.items()), depth)
+        elif type(value) is dict and set(map(type, value)) == {str}:
+            # A key of another type may run code of the program when it is looked up.
+            if self._are_transforms(value.values()):
+                self._collection(owner, name, value, list(value.items()), depth)
 
     def _are_transforms(self, values: Collection[Any]) -> bool:
         """Return whether the data set's own code may call these in turn, or choose among them."""
@@ -127,10 +129,10 @@ class Finder:
         """Instrument the transforms in a list, tuple or dictionary of a data set."""
         path = "" if name in ("transform", "transforms") else name + ":"
         plain = [original_of(value) for _, value in items]
-        if type(values) is dict:
-            names = [f"{path}{key!s:.{_LONGEST}}" for key, _ in items]
-        else:
-            names = [path + text for text in numbered([label(value) for value in plain])]
+        labels = [str(key)[:_LONGEST] for key, _ in items]
+        if type(values) is not dict:
+            labels = numbered([label(value) for value in plain])
+        names = [path + text for text in labels]
         changed: dict[Any, Any] = {}
         for index, (key, value) in enumerate(items):
             if self._children(plain[index]) is not None:
