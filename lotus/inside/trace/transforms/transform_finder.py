@@ -103,10 +103,13 @@ class Finder:
                     self.data_set(item, depth + 1)
             if self._are_transforms(value):
                 self._collection(owner, name, value, list(enumerate(value)), depth)
-        elif type(value) is dict and set(map(type, value)) == {str}:
+        elif (
+            type(value) is dict
+            and self._are_transforms(value.values())
             # A key of another type may run code of the program when it is looked up.
-            if self._are_transforms(value.values()):
-                self._collection(owner, name, value, list(value.items()), depth)
+            and set(map(type, value)) == {str}
+        ):
+            self._collection(owner, name, value, list(value.items()), depth)
 
     def _are_transforms(self, values: Collection[Any]) -> bool:
         """Return whether the data set's own code may call these in turn, or choose among them."""
