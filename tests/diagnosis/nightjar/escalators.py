@@ -73,7 +73,6 @@ def main():
             num_workers=2,
             collate_fn=collate,
             drop_last=True,
-            multiprocessing_context="forkserver",
             persistent_workers=True,
         )
         model = nn.Sequential(

@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
-PASTURES, SIDE, CLASSES, BATCH, STEP = 1280, 40, 3, 16, 0.05
+PASTURES, SIDE, CLASSES, BATCH, STEP = 720, 40, 3, 16, 0.05
 
 
 class Pastures(Dataset):
