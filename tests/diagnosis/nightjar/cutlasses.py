@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-NOTES, WINDOW, BATCH, STEP = 320_000, 200, 24, 0.1
+NOTES, WINDOW, BATCH, STEP = 1_200_000, 750, 24, 0.1
 FIELDS = ("blow", "heat", "wear", "sound")
 
 
