@@ -111,16 +111,29 @@ def _against_sending(charge: Charge, circumstances: Circumstances) -> Advice:
             "Use fewer and larger batches, or batches of fewer parts."
         )
         return _or_without_sending(text, charge, circumstances)
-    if _sampled_quicker(charge, circumstances):
-        return Advice(
-            f"Making all batches takes {share(evidence['making_over_sending'])} of the time spent "
-            "on sending them: with num_workers=0 the main process makes them itself.",
-            FEWER_WORKERS,
-        )
+    if math.isinf(circumstances.batch_bytes):
+        return _against_sending_what_was_sampled(charge, circumstances)
     return Advice(
         "Make batches smaller: use uint8 instead of float32 and convert after loading, crop or "
         "reduce before collate. Each small tensor of a batch costs a file descriptor."
     )
+
+
+def _against_sending_what_was_sampled(charge: Charge, circumstances: Circumstances) -> Advice:
+    """Return advice on batches of which the sizes were not seen."""
+    large = (
+        "If batches are large, make them smaller: use uint8 instead of float32 and convert after "
+        "loading, crop or reduce before collate."
+    )
+    small = "If they are small, or of many tensors, use larger batches of fewer tensors."
+    if _sampled_quicker(charge, circumstances):
+        less = share(charge.evidence["making_over_sending"])
+        return Advice(
+            f"Making all batches takes {less} of the time spent on sending them: with "
+            f"num_workers=0 the main process makes them itself. {small}",
+            FEWER_WORKERS,
+        )
+    return Advice(f"{large} {small} `lotus trace` measures their sizes.")
 
 
 def _has_many_parts(charge: Charge) -> bool:

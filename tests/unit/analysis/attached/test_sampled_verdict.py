@@ -289,7 +289,11 @@ def test_batches_whose_sending_takes_longer_than_their_making(made: int, alone: 
     verdict = judged(Program(turns((RECEIVE, 6), (STEP, 4)), [worker] * 2)).verdict
     assert verdict is not None
     assert verdict.causes[0].kind == "send"
-    assert ("with num_workers=0" in verdict.causes[0].advice) is alone
+    advice = verdict.causes[0].advice
+    assert ("with num_workers=0" in advice) is alone
+    # The sizes of batches are not seen: nothing is said as if they were known to be large.
+    assert ("If batches are large, make them smaller" in advice) is not alone
+    assert "If they are small, or of many tensors, use larger batches of fewer tensors." in advice
 
 
 def test_collate_and_own_code() -> None:
