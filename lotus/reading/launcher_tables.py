@@ -13,6 +13,11 @@ class LauncherTables:
 
     path: Path
 
+    @property
+    def operations(self) -> pd.DataFrame:
+        """The table of operations, as `Run` has it."""
+        raise NotImplementedError
+
     @cached_property
     def _launcher_record(self) -> launcher_record.LauncherRecord:
         return launcher_record.read(self.path)
@@ -29,7 +34,8 @@ class LauncherTables:
         stack). Empty if none of them took much of the time, or if py-spy was not installed or not
         allowed.
         """
-        return own_code_table.table(self._launcher_record)
+        own_code = own_code_table.table(self._launcher_record)
+        return own_code_table.outside_operations(own_code, self.operations)
 
     @property
     def no_stacks(self) -> str:

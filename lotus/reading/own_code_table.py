@@ -46,6 +46,22 @@ def table(record: LauncherRecord) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_COLUMNS)
 
 
+def outside_operations(own_code: pd.DataFrame, operations: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows without the stacks of the part "fetch" that are inside an operation.
+
+    They pass through its function. Hooks in C have no frames that would tell.
+    """
+    places: dict[str, list[tuple[int, int]]] = {}
+    for file, first, last in operations[["file", "first", "last"]].itertuples(index=False):
+        if file:
+            places.setdefault(file, []).append((first, last))
+    inside = [
+        part == FETCH and any(first <= line <= last for first, last in places.get(file, ()))
+        for part, file, line in own_code[["part", "file", "line"]].itertuples(index=False)
+    ]
+    return own_code[~own_code["stack"].isin(own_code["stack"][inside])].reset_index(drop=True)
+
+
 def _lines(found: object) -> list[object]:
     return found if isinstance(found, list) else []
 

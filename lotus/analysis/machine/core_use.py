@@ -352,8 +352,12 @@ def _idle_cores(scope: Scope) -> float:
 
 
 def _span(machine: pd.DataFrame, loop: pd.DataFrame) -> tuple[float, float] | None:
-    """Return when the first loop began and the last one ended; None: no readings around."""
+    """Return when the first loop began and the last one ended; None: no readings around.
+
+    A loop that was broken off, as by a signal, ends with its last batch.
+    """
     start, end = float_column(loop, "start_ns"), float_column(loop, "end_ns")
+    end = np.where(np.isnan(end), float_column(loop, "last_ns"), end)
     if len(machine) < 2 or not len(loop) or np.isnan([*start, *end]).any():
         return None
     begin, last, times = float(start.min()), float(end.max()), float_column(machine, "time_ns")

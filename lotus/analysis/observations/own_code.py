@@ -16,6 +16,7 @@ from lotus.format.stack_frames import LIBRARY
 _MOST = 0.5  # of the samples: if no callee has more, the caller is named
 _ALL = 0.95
 _LEAST_SAMPLES = 10
+_LEAST_ALIKE = 5  # samples that all are in one function
 _LEAST_LINE, _MOST_LINES = 0.1, 3  # of the samples; lines that are named
 _LEAST_MOVING = 0.2  # of the samples of a step, with threads beside that run Python code
 # A line at which a thread may wait for long, or that begins a loop over what another one makes.
@@ -61,18 +62,19 @@ def is_of_program(hot: HotFunction) -> bool:
 def hot_functions(own_code: pd.DataFrame, part: str) -> list[HotFunction]:
     """Return the chain of calls with more than half of the samples of a part of `Run.own_code`.
 
-    From `__getitem__`, or the sampler's `__next__`, downwards. Empty where there are too few
-    samples.
+    From `__getitem__`, or the sampler's `__next__`, downwards. Of few samples, those that have all
+    of them. Empty where there are too few.
     """
     rows, everything = _of_part(own_code, part)
-    if everything < _LEAST_SAMPLES:
+    if everything < _LEAST_ALIKE:
         return []
+    most = _MOST if everything >= _LEAST_SAMPLES else 1.0
     chain: list[HotFunction] = []
     level = 0
     while True:
         here = rows[int_column(rows, "depth") == level]
         counts = here.groupby(["function", "file"])["samples"].sum()
-        if not len(counts) or counts.max() < _MOST * everything:
+        if not len(counts) or counts.max() < most * everything:
             return chain
         function, file = counts.idxmax()
         mine = here[(here["function"] == function) & (here["file"] == file)]

@@ -498,3 +498,14 @@ def test_what_others_took_of_the_main_process_is_charged_once() -> None:
     charged = account(scopes(run)[0])
     assert "other-programs" in {charge.kind for charge in charged.charges}
     assert sum(charge.ns for charge in charged.charges) == pytest.approx(charged.loop_ns, rel=1e-6)
+
+
+def test_others_are_known_also_where_the_loop_was_broken_off() -> None:
+    run = cores(Plan(operations={"Slow": 20.0}, cores=2).run(), (0.2, 0.7, 0.0), QUIET)
+    keep_two_cores_busy(run)
+    known = core_use(scopes(run)[0]).others_share
+    assert known > 0.3
+    # GIVEN a loop that a signal ended, of which the end was not recorded
+    run.epochs["end_ns"] = np.nan
+    run.epochs["exhausted"] = False
+    assert core_use(scopes(run)[0]).others_share == pytest.approx(known, abs=0.1)

@@ -83,7 +83,7 @@ def test_the_chain_ends_where_no_callee_has_more_than_half(tmp_path: Path) -> No
 
 def test_few_samples_tell_nothing(tmp_path: Path) -> None:
     assert (
-        hot_functions(table(tmp_path, [f"{BELOW};{HOOK};__getitem__ (data.py:4) 9"]), "fetch") == []
+        hot_functions(table(tmp_path, [f"{BELOW};{HOOK};__getitem__ (data.py:4) 4"]), "fetch") == []
     )
     assert (
         hot_functions(own_code_table.table(launcher_record.read(tmp_path / "none")), "fetch") == []
@@ -278,3 +278,36 @@ def test_without_samples_of_a_step_nothing_is_known_of_what_runs_beside_it(tmp_p
     stacks = [f"{THREAD};Log.run (/log.py:{row}) 30" for row in (3, 4)]
     assert running_beside(table(tmp_path, stacks)) is None
     assert running_beside(pd.DataFrame()) is None
+
+
+def test_what_runs_inside_an_operation_is_not_the_data_sets_own_code(tmp_path: Path) -> None:
+    # GIVEN hooks in C, which have no frames: stacks of the data set and of its transform
+    item = f"{BELOW};__getitem__ (/d.py:4)"
+    rows = table(
+        tmp_path,
+        [
+            f"{item};Compose.forward (/x/c.py:52);Crop.forward (/x/t.py:68);resize (/x/i.py:9) 30",
+            f"{item};open (/x/i.py:7) 20",
+            "<module> (t.py:90);Crop.forward (/x/t.py:68);resize (/x/i.py:9) 11",
+        ],
+    )
+    places = [("/x/t.py", 57, 73), ("", -1, -1)]
+    operations = pd.DataFrame(places, columns=["file", "first", "last"])
+    own = own_code_table.outside_operations(rows, operations)
+    chain = [str(hot) for hot in hot_functions(own, "fetch")]
+    assert chain[-2:] == ["__getitem__ (d.py:4)", "open (i.py:7)"]
+    # AND a step may call the same function
+    assert hot_callee(own, "step") is None
+    assert set(own["part"]) == {"fetch", "step"}
+    # GIVEN operations elsewhere in that file, THEN all stacks are kept
+    operations["first"] = 70
+    assert len(own_code_table.outside_operations(rows, operations)) == len(rows)
+
+
+@pytest.mark.parametrize(("others", "named"), [(0, ["load (d.py:7)"]), (1, [])])
+def test_few_samples_name_a_function_if_all_are_in_it(
+    tmp_path: Path, others: int, named: list[str]
+) -> None:
+    stacks = [f"{BELOW};{HOOK};load (/d.py:7) {6 - others}", f"{BELOW};{HOOK};other (/d.py:9) 1"]
+    rows = table(tmp_path, stacks[: 1 + others])
+    assert [str(hot) for hot in hot_functions(rows, "fetch")] == named
