@@ -48,6 +48,7 @@ EXPECTED = [
     },
     {"image_transform:double": (4, "")},
     {},  # too many to be transforms
+    {},  # stages of a stream, which begin when the call has returned
     {},
 ]
 

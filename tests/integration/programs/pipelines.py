@@ -65,6 +65,10 @@ def through(name):
     return lambda data, value: getattr(data, name)(value)
 
 
+def generated(value):
+    yield value
+
+
 def in_turn(data, value):
     """A data set that calls its transforms itself."""
     for change in (*data.changes, *data.parts):
@@ -125,6 +129,7 @@ def pipelines():
     yield "telling", Data(through("image_transform"), image_transform=double, augment_with=nn.ReLU)
     many = [functools.partial(torch.mul, other=number) for number in range(17)]
     yield "many", Data(lambda data, x: data.loads[int(x.sum()) % 17](x), loads=many)
+    yield "stages", Data(lambda data, x: next(data.stages[0](x)), stages=(generated, double))
     yield "models", Data(lambda data, x: data.nets[0](x), nets=[nn.Flatten()], heads={"a": nn.ReLU})
 
 

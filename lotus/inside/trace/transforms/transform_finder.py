@@ -14,6 +14,7 @@ import weakref
 from ...common import captured_objects, patching
 from ...common.guard import hook, of_the_program, quiet
 from ...common.object_attributes import attributes, original_of
+from ..called_function import function_of
 from ..operation_stand_ins import is_stand_in, label, numbered, stand_in
 from . import augment_hooks, stream_stages
 
@@ -31,6 +32,7 @@ _MOST_OBJECTS = 2000  # looked at in one data set
 _MOST_ITEMS = 64  # length of a list that may contain transforms or data sets
 _MOST_CALLED = 16  # callables of a list or dictionary; more of them are data rather than transforms
 _DEEPEST = 8
+_GENERATOR = 0x20  # CO_GENERATOR
 _LONGEST = 200  # characters of a name
 
 
@@ -121,9 +123,12 @@ class Finder:
         return any(part in name.lower() for part in _TELLING) and self._may_transform(value)
 
     def _may_transform(self, value: object) -> bool:
-        """Return False for classes, data sets and models."""
+        """Return False for classes, data sets, models and what makes a generator."""
         if issubclass(type(value), self.module):
             return _of_torchvision(value)
+        function = function_of(value)[0]
+        if type(function) is types.FunctionType and function.__code__.co_flags & _GENERATOR:
+            return False  # the call returns at once
         return not issubclass(type(value), (type, self.dataset))
 
     def _collection(
