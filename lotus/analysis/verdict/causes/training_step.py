@@ -26,6 +26,7 @@ from lotus.common.formatting import share
 
 _MOST_OF_STEP = 0.5  # a line with more is in the title; a step that waits longer "mostly" waits
 _MOSTLY_IDLE = 0.5  # of the workers' time: more work fits into it
+_HARDLY_IDLE = 0.1
 _STEP_WAITS = 0.15  # of the step: one that computes on the CPU is off it for less
 
 
@@ -115,7 +116,9 @@ def _enough_workers(circumstances: Circumstances) -> int:
 
 def _loading_keeps_up(circumstances: Circumstances, enough: int) -> str:
     text = "Loading keeps up"
-    if circumstances.workers:
+    if circumstances.workers and circumstances.idle_share < _HARDLY_IDLE:
+        text += ", but only just: the workers are busy nearly all the time"
+    elif circumstances.workers:
         text += f": the workers are idle {circumstances.idle_share:.0%} of the time"
         if enough:
             text += f", and {enough} would be enough"

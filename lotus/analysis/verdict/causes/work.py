@@ -247,7 +247,7 @@ def _against_waiting(charge: Charge, circumstances: Circumstances) -> Advice | N
 def _against_computing(charge: Charge, circumstances: Circumstances) -> Advice:
     advised, place = worker_advice(circumstances), _own_place(charge, circumstances)
     workers, kept = so_many_workers(advised, circumstances), against_new_memory(charge)
-    it = operation_name(charge.name) if charge.kind == OPERATION.kind else "it"
+    it = operation_name(charge.name) if charge.kind == OPERATION.kind else place or "it"
     if not advised.advised or _dwarfs_the_cores(charge, circumstances):
         first = workers.after(f"{kept.text}Make {NAMED} cheaper{_ahead(charge)} ")
         first = first.about(it).or_code(place)

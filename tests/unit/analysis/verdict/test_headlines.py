@@ -122,3 +122,11 @@ def test_a_slow_iter_without_workers_says_nothing_of_workers() -> None:
     first = judged(run).causes[0]
     assert first.kind == "start-up"
     assert "__iter__ of the sampler" in first.advice
+
+
+@pytest.mark.parametrize(("work", "words"), [(5.0, "workers are idle"), (39.0, "only just")])
+def test_workers_that_are_hardly_idle_keep_up_only_just(work: float, words: str) -> None:
+    plan = Plan(batches=60, step=40.0, workers=2, batch_size=2, operations={"Slow": work})
+    first = judged(plan.run()).causes[0]
+    assert first.kind == "consumer"
+    assert words in first.advice
