@@ -15,8 +15,8 @@ import lotus.commands
 from lotus.commands.common.protocol import Command
 from lotus.commands.common.usage import UsageParser
 from lotus.common.errors import LotusError
-from lotus.common.interrupts import Interrupts
-from lotus.common.stderr import open_missing, say
+from lotus.common.terminal.interrupts import Interrupts
+from lotus.common.terminal.stderr import open_missing, say
 from lotus.common.version import __version__
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             say("lotus: the working directory was removed; change to one that exists")
             return 2
         if isinstance(error, PermissionError):
-            from lotus.common.unreadable import unreadable
+            from lotus.common.storage.unreadable import unreadable
 
             if text := unreadable(error):
                 say(f"lotus: {text}")

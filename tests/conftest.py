@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from lotus.common import decoder_name
+from lotus.common.text import decoder_name
 from tests import warm
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)

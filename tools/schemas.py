@@ -21,7 +21,7 @@ from typing import Annotated, Any, Union
 import msgspec
 
 from lotus.analysis.verdict.causes import CAUSES
-from lotus.common.declared import Length, OneOf, Pattern, Range
+from lotus.common.storage.declared import Length, OneOf, Pattern, Range
 from lotus.settings.share_plan import PlanHead, SharePlan
 from lotus.settings.tuned_file import Tuned, TunedHead
 from lotus.sweep.sweep_document import SweepDocument

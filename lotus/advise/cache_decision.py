@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from lotus.advise.cache_plan import LEAST_SAVED, CachePlanning
 from lotus.advise.cache_timing import CacheTiming, Ratio
-from lotus.common.formatting import duration, plural
+from lotus.common.text.formatting import duration, plural
 
 # Share of a loop's time in waits for data, below which the step sets the pace.
 _STEP_BINDS = 0.05

@@ -18,9 +18,10 @@ from lotus.advise.cache_timing import CacheTiming, EpochShares
 from lotus.advise.predicted_costs import PipelineCost
 from lotus.advise.sample_accesses import SampleAccesses
 from lotus.advise.shared_caches import OtherLoader, SharedCache
-from lotus.common import bootstrap, declared
-from lotus.common.array_types import Floats
-from lotus.common.formatting import plural
+from lotus.common.numbers import bootstrap
+from lotus.common.numbers.array_types import Floats
+from lotus.common.storage import declared
+from lotus.common.text.formatting import plural
 from lotus.inside.cache.sample_store import BLOCK, FOLDERS, HEADER_BYTES
 from lotus.settings.tuned_file import Target
 

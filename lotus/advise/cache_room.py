@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 from lotus.advise.cache_plan import DISK, RAM, CachePlace
-from lotus.common import memory_headroom
 from lotus.common.errors import LotusError
-from lotus.common.formatting import size
+from lotus.common.machine import memory_headroom
+from lotus.common.text.formatting import size
 from lotus.inside.cache.cache_folder import memory_root, users_root
 
 SHARED_MEMORY = Path("/dev/shm")

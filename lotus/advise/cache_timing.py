@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lotus.common.statistics import t_quantile
+from lotus.common.numbers.statistics import t_quantile
 
 LEAST_ROUNDS = 4
 _MOST_SUMMED = 1000  # epochs

@@ -22,7 +22,7 @@ from lotus.advise.ceilings import (
     Round,
 )
 from lotus.advise.fed_blocks import BlockTimer, FedBlock, Feeds
-from lotus.common.formatting import duration, share
+from lotus.common.text.formatting import duration, share
 from lotus.tune.program.program import TrialError
 from lotus.tune.search.trial_rates import Speedup
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lotus.advise.fed_blocks import FedBlock
-from lotus.common.formatting import factor_between
-from lotus.common.statistics import t_quantile
+from lotus.common.numbers.statistics import t_quantile
+from lotus.common.text.formatting import factor_between
 from lotus.tune.program.program import Watched
 from lotus.tune.search.trial_rates import Speedup, compared
 

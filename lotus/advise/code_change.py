@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lotus.common import files
+from lotus.common.storage import files
 
 _MOST_BYTES = 1 << 20  # of a file of code
 Edits = Sequence[Sequence[str]]

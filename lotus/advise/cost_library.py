@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lotus.advise.predicted_costs import SAME_SIZE, CostRecord, measured_costs
-from lotus.common import declared, files
+from lotus.common.storage import declared, files
 
 FORMAT = "lotus costs 1"
 _MOST_RECORDS = 64  # of an operation; the latest stay

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from lotus.common.formatting import plural, share, size
+from lotus.common.text.formatting import plural, share, size
 
 _SMALL = 256 << 10  # bytes of a file that is small
 _THREADED = 0.1  # share of the CPU time of samples, from which threads of libraries count

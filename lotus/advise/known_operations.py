@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lotus.common.decoder_name import STORED
-from lotus.common.formatting import operation_name
+from lotus.common.text.decoder_name import STORED
+from lotus.common.text.formatting import operation_name
 
 # Of torchvision, as a run has them.
 KNOWN = (

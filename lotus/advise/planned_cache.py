@@ -19,10 +19,10 @@ from lotus.advise import (
 from lotus.advise.cache_plan import CachePlace, CachePlanning, Cut, Offer, PlannedSet
 from lotus.advise.cache_timing import CacheTiming
 from lotus.advise.predicted_costs import PipelineCost, pipeline_cost
-from lotus.common import host, memory_headroom
 from lotus.common.errors import LotusError
-from lotus.common.formatting import plural
-from lotus.common.stderr import say
+from lotus.common.machine import host, memory_headroom
+from lotus.common.terminal.stderr import say
+from lotus.common.text.formatting import plural
 from lotus.inside.cache.cache_folder import memory_root, users_root
 from lotus.mapping import isolated_runner
 from lotus.settings import scratch_folders, tuned_file

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 from lotus.inside.isolate import access_order
 
 

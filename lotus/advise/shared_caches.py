@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lotus.common import declared
+from lotus.common.storage import declared
 from lotus.inside.cache.cache_folder import cache_name
 from lotus.settings import sample_caches
 from lotus.settings.tuned_file import Target

@@ -38,9 +38,9 @@ from lotus.analysis.verdict.run_time import RunTime, run_time
 from lotus.analysis.verdict.time_outside import with_outside
 from lotus.analysis.verdict.verdict import Verdict, judge
 from lotus.analysis.verdict.worker_balance import idle_share, rank_table, worker_table
-from lotus.common import redaction
-from lotus.common.formatting import command
-from lotus.common.progress import Advance
+from lotus.common.terminal.progress import Advance
+from lotus.common.text import redaction
+from lotus.common.text.formatting import command
 
 # A data set that makes loaders of its own may make thousands.
 MOST_LOADERS = 32

@@ -14,7 +14,7 @@ from lotus.attach.stacks.frame_locals import LocalsReader
 from lotus.attach.stacks.stack_recorder import StackRecorder
 from lotus.attach.watched_processes import Observation, WatchEnd
 from lotus.common.errors import LotusError
-from lotus.common.progress import Advance
+from lotus.common.terminal.progress import Advance
 from lotus.format import manifest, run_claim, run_directory
 
 _RESCAN_S = 1.0

@@ -13,7 +13,7 @@ from lotus.attach.stacks.source_lines import SourceLines
 from lotus.attach.stacks.stack_recorder import StackRecorder
 from lotus.attach.stacks.stack_table import StackTable
 from lotus.attach.watched_processes import Observation, WatchedProcess, WatchEnd
-from lotus.common import redaction
+from lotus.common.text import redaction
 from lotus.common.version import __version__
 from lotus.format import manifest
 from lotus.inside.trace.log.log_format import SCHEMA as LOG_SCHEMA

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from lotus.attach.processes import process_discovery
 from lotus.attach.processes.process_discovery import ProcessFacts
 from lotus.attach.stacks import stack_recorder
-from lotus.common.formatting import plural
+from lotus.common.text.formatting import plural
 
 _LOOP = re.compile(r"\b_worker_loop \(.*worker\.py")
 _MOST_ASKED, _PATIENCE_S = 8, 10.0

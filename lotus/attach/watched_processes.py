@@ -19,7 +19,7 @@ from lotus.attach.threads.thread_readings import (
     has_ended,
     open_descriptors,
 )
-from lotus.common import host
+from lotus.common.machine import host
 from lotus.recording.readings.kept_children import KeptChildren
 from lotus.recording.readings.machine_load import MachineLoad
 from lotus.recording.readings.process_memory import ProcessMemory

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import numpy as np
 
 from lotus.balance.bno_formula import Orchestrated, orchestrate
 from lotus.balance.rank_measurements import Job
-from lotus.common.array_types import Floats
 from lotus.common.errors import LotusError
+from lotus.common.numbers.array_types import Floats
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import numpy as np
 
 from lotus.balance.rank_measurements import Job, Rank, measure
 from lotus.balance.time_fit import curve
-from lotus.common.array_types import Floats
 from lotus.common.errors import LotusError
+from lotus.common.numbers.array_types import Floats
 from lotus.reading.run import load
 from lotus.settings import share_plan
 from lotus.tune.simulation import model_error

@@ -16,7 +16,7 @@ from lotus.balance.minmax import split
 from lotus.balance.rank_measurements import RUN, Job
 from lotus.balance.step_prediction import aligned, collective, mean_step
 from lotus.balance.time_fit import Curve, LinearFit, curve
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 
 _LEAST = 4  # steps in a half
 LEVELS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)  # standard deviations

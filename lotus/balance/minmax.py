@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 
 Lines = Sequence[tuple[float, float]]
 _ROUNDS = 100  # of bisection: halves any time down to its rounding

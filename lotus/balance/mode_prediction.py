@@ -23,7 +23,7 @@ import numpy as np
 
 from lotus.balance.rank_measurements import EPOCH, RUN, Job
 from lotus.balance.step_prediction import Predicted, Taken, in_a_row, predict_each, taken
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 from lotus.settings.settings_run import ModeOptions
 
 WAITS = 0.05  # of a job's time: ranks that wait less for each other lose nothing by it

@@ -18,9 +18,9 @@ from lotus.analysis.common.columns import flag, float_column, int_column, plain_
 from lotus.analysis.common.loader_titles import title_of
 from lotus.analysis.common.remade_loaders import merged, number_of
 from lotus.analysis.common.scope import RunLike, iterated, table
-from lotus.common import declared
-from lotus.common.array_types import Bools, Floats, Ints
 from lotus.common.errors import LotusError
+from lotus.common.numbers.array_types import Bools, Floats, Ints
+from lotus.common.storage import declared
 from lotus.inside.trace.log.log_format import FAILED, STOPPED
 from lotus.settings.share_plan import MOST_RANKS, ModelSignature
 from lotus.settings.tuned_file import Target

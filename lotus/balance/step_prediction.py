@@ -19,9 +19,9 @@ import numpy as np
 
 from lotus.balance.rank_measurements import Job, Rank
 from lotus.balance.time_fit import Curve, LinearFit, curve, fit
-from lotus.common import bootstrap
-from lotus.common.array_types import Bools, Floats, Ints
-from lotus.common.statistics import t_quantile
+from lotus.common.numbers import bootstrap
+from lotus.common.numbers.array_types import Bools, Floats, Ints
+from lotus.common.numbers.statistics import t_quantile
 
 REPLICATES = 200
 _MOST_STEPS = 1000

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lotus.balance.rank_measurements import Rank
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 
 # Steps that a batch size needs to count, and how much smaller the smaller size must be.
 ENOUGH, APART = 5, 0.9

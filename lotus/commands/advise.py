@@ -97,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from lotus.advise import applied_alternatives, ceiling_blocks, ceiling_run, tried_alternatives
-    from lotus.common.stderr import say
+    from lotus.common.terminal.stderr import say
     from lotus.recording import launcher
     from lotus.reporters.advise import alternatives_report, applied_report, ceilings_report
     from lotus.reporters.base.console import plain_console

@@ -57,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from lotus.attach import observation
-    from lotus.common.progress import progress
-    from lotus.common.stderr import say
+    from lotus.common.terminal.progress import progress
+    from lotus.common.terminal.stderr import say
 
     with progress("watching") as advance:
         directory = observation.attach(

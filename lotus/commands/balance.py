@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from lotus.commands.common import arguments, options, output
-from lotus.common.progress import progress
+from lotus.common.terminal.progress import progress
 from lotus.settings.share_plan import STRATEGIES
 
 NAME = "balance"

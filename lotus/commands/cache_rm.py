@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus.common.formatting import plural, size
+    from lotus.common.text.formatting import plural, size
     from lotus.settings import sample_caches
 
     if args.names and args.all:

@@ -8,7 +8,7 @@ from lotus.commands.common import arguments, options, output
 
 if TYPE_CHECKING:
     from lotus.common.errors import LotusError
-    from lotus.common.progress import Bar
+    from lotus.common.terminal.progress import Bar
     from lotus.compare.comparison import Comparison
     from lotus.compare.gate import RegressionGate
 
@@ -73,8 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from lotus.common.errors import LotusError
-    from lotus.common.progress import progress
-    from lotus.common.stderr import say
+    from lotus.common.terminal.progress import progress
+    from lotus.common.terminal.stderr import say
 
     if not args.sides:
         from lotus.reading import recent_runs

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lotus.commands.common import arguments, options
 from lotus.common.errors import LotusError
-from lotus.common.stderr import say
+from lotus.common.terminal.stderr import say
 from lotus.format.manifest import TraceSettings
 from lotus.recording import launcher, traced_command
 from lotus.reporters.run import end_of_trace

@@ -3,7 +3,7 @@
 import argparse
 
 from lotus.commands.common import options, output
-from lotus.common.progress import progress
+from lotus.common.terminal.progress import progress
 
 NAME = "doctor"
 HELP = "show what this machine can measure, and how to enable the rest"

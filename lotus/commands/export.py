@@ -70,8 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus.common.progress import progress
-    from lotus.common.stderr import printable, say
+    from lotus.common.terminal.progress import progress
+    from lotus.common.terminal.stderr import printable, say
     from lotus.export import formats
     from lotus.export.export_request import ExportRequest
 

@@ -9,7 +9,7 @@ from lotus.commands.common import arguments, options, output
 if TYPE_CHECKING:
     from lotus.analysis.counters.function_profile import MapSummary
     from lotus.common.errors import LotusError
-    from lotus.common.progress import Bar
+    from lotus.common.terminal.progress import Bar
 
 NAME = "map"
 _VERBS = ("apply", "build", "validate")
@@ -60,8 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from lotus.common.errors import LotusError
-    from lotus.common.progress import progress
-    from lotus.common.stderr import say
+    from lotus.common.terminal.progress import progress
+    from lotus.common.terminal.stderr import say
 
     if args.run_directory is None:
         args.run_directory = options.newest_run(NAME)

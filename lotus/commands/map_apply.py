@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 from lotus.commands.common import options, output
-from lotus.common.progress import progress
+from lotus.common.terminal.progress import progress
 
 NAME = "map apply"
 HELP = "split a profile of VTune, uProf or perf report by operation, with a mapping"

@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus.common.stderr import say
+    from lotus.common.terminal.stderr import say
     from lotus.mapping import function_mapping, isolated_runner
     from lotus.reporters.base import console
     from lotus.reporters.map import isolation_report

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus.common.progress import progress
+    from lotus.common.terminal.progress import progress
     from lotus.joining import sample_join
     from lotus.mapping import function_mapping
     from lotus.reading.run import load

@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 from lotus.commands.common import options
-from lotus.common.stderr import say
+from lotus.common.terminal.stderr import say
 
 NAME = "merge"
 HELP = "combine the runs that the hosts of a job recorded into one run"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lotus.commands.common import arguments, options, output
 
 if TYPE_CHECKING:
-    from lotus.common.progress import Bar
+    from lotus.common.terminal.progress import Bar
 
 NAME = "report"
 PAGE = "report.html"  # of a run, in its directory
@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     # pandas and rich are slow to import: not for `lotus --help`, and after the bar has begun.
     from lotus.common.errors import LotusError
-    from lotus.common.progress import progress
+    from lotus.common.terminal.progress import progress
 
     _find_run_and_page(args)
     if args.html is not None:
@@ -123,7 +123,7 @@ def _run(args: argparse.Namespace, bar: "Bar") -> Callable[[], None]:
     from lotus.analysis.counters.function_profile import summarise_map
     from lotus.analysis.summary import summarise
     from lotus.common.errors import LotusError
-    from lotus.common.stderr import say
+    from lotus.common.terminal.stderr import say
     from lotus.joining import sample_join
     from lotus.reading.run import load
     from lotus.reporters.base.console import plain_console
@@ -213,8 +213,8 @@ def _shown(
 
 def _announce_page(args: argparse.Namespace) -> None:
     """Print where the page was written, and open it with --open."""
-    from lotus.common import browser
-    from lotus.common.stderr import say
+    from lotus.common.terminal import browser
+    from lotus.common.terminal.stderr import say
 
     if args.html is None:
         return

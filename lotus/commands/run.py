@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lotus.commands.common import arguments, options
 from lotus.common.errors import LotusError
-from lotus.common.stderr import say
+from lotus.common.terminal.stderr import say
 from lotus.recording import launcher
 from lotus.settings import requested_settings, settings_run, tuned_file
 

@@ -121,7 +121,7 @@ def _add_varied(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus.common.progress import progress
+    from lotus.common.terminal.progress import progress
     from lotus.reporters.sweep import sweep_progress
     from lotus.sweep import sweep_plan, sweep_record, sweep_runner, sweep_summary
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from lotus.commands.common import arguments, options
 from lotus.common.errors import LotusError
-from lotus.common.stderr import say
+from lotus.common.terminal.stderr import say
 from lotus.format.manifest import LEVELS, TraceSettings
-from lotus.inside.common.config import RANGES
+from lotus.inside.trace.config import RANGES
 from lotus.recording import launcher, traced_command
 from lotus.reporters.run import end_of_trace
 from lotus.reporters.run.early_import import EarlyImport

@@ -132,7 +132,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus.common.stderr import say
+    from lotus.common.terminal.stderr import say
     from lotus.recording import launcher
     from lotus.tune.search import loop_length, trial_recording
     from lotus.tune.session import program_pipe, subprocess_tuning
@@ -207,7 +207,7 @@ def _report(
     args: argparse.Namespace, command: Sequence[str], result: Any, written: Path | None
 ) -> None:
     """Say what was found; with -q only if it could not be written."""
-    from lotus.common.stderr import say
+    from lotus.common.terminal.stderr import say
     from lotus.reporters.base.console import plain_console
     from lotus.reporters.tune import tune_report
 

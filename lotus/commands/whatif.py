@@ -6,7 +6,7 @@ from typing import Any
 
 from lotus.commands.common import arguments, options, output
 from lotus.common.errors import LotusError
-from lotus.common.progress import progress
+from lotus.common.terminal.progress import progress
 
 NAME = "whatif"
 HELP = "simulate a recorded run with other loader settings, cores, storage or ranks"

@@ -1,1 +1,1 @@
-"""Utilities for every package: errors, files, formatting, statistics, facts about the host."""
+"""Utilities for every package, in rooms; errors and the version."""

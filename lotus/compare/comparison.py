@@ -22,7 +22,7 @@ from lotus.analysis.counters.function_profile import known_events
 from lotus.analysis.machine.core_use import core_use
 from lotus.analysis.verdict.account import account
 from lotus.analysis.verdict.loop_time.batch_making import core_shared
-from lotus.common.progress import Advance
+from lotus.common.terminal.progress import Advance
 from lotus.compare import measures, next_step, uncertainty
 from lotus.compare.cpu_pair import CpuPair, cpu_pair
 from lotus.compare.differences import (

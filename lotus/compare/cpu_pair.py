@@ -12,7 +12,7 @@ import pandas as pd
 
 from lotus.analysis.common.columns import records
 from lotus.analysis.common.scope import RunLike
-from lotus.common.formatting import duration, operation_name
+from lotus.common.text.formatting import duration, operation_name
 from lotus.compare.measures import OPERATIONS, MeasureLine
 from native_map.events.event_model import EventTable
 from native_map.events.metrics import LEVEL_2, METRICS, gives

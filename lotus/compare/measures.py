@@ -10,8 +10,8 @@ import pandas as pd
 from lotus.analysis.batches.waits import PHASES
 from lotus.analysis.common.columns import float_column, int_column, ratios
 from lotus.analysis.common.scope import RunLike, table
-from lotus.common.array_types import Floats
-from lotus.common.statistics import LEVEL
+from lotus.common.numbers.array_types import Floats
+from lotus.common.numbers.statistics import LEVEL
 from lotus.compare import uncertainty
 from lotus.compare.totals import Totals
 from lotus.compare.uncertainty import Difference, ReplicatedValue

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lotus.analysis.common.scope import RunLike
-from lotus.common.redaction import HIDDEN
+from lotus.common.text.redaction import HIDDEN
 from lotus.compare.uncertainty import Difference
 
 # An interval that contains both 0 and a change by more than this factor is too wide.

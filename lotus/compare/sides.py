@@ -9,7 +9,7 @@ from pathlib import Path
 from lotus.analysis.common.run_contents import one_process
 from lotus.attach.files import attached_run
 from lotus.common.errors import LotusError
-from lotus.common.progress import Advance
+from lotus.common.terminal.progress import Advance
 from lotus.compare import sampled_runs
 from lotus.compare.comparison import Comparison, PartialsOf, Side, are_same, compare
 from lotus.compare.sampled_runs import SampledRun

@@ -19,8 +19,8 @@ from lotus.analysis.common.scope import Scope
 from lotus.analysis.counters.counter_metrics import COLLATE as COUNTED_COLLATE
 from lotus.analysis.counters.counter_metrics import REST as COUNTED_REST
 from lotus.analysis.counters.counter_metrics import events_of
-from lotus.common import bootstrap
-from lotus.common.array_types import Floats, Ints
+from lotus.common.numbers import bootstrap
+from lotus.common.numbers.array_types import Floats, Ints
 
 _TAKEN = ["wait_ns", "step_ns", "samples", "batches", "steady_ns", "steady_samples", *PHASES]
 _EPOCHS = ["epochs", "iter_ns", "tail_ns", "startup_ns", "startups", "shutdown_ns"]

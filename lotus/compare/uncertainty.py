@@ -1,7 +1,7 @@
 """Values with their uncertainty, and differences of two values with a 95 % interval.
 
-The standard error, from replicates (`lotus.common.bootstrap`) or repeated runs, is multiplied by
-Student's t, as blocks and runs are few.
+The standard error, from replicates (`lotus.common.numbers.bootstrap`) or repeated runs, is
+multiplied by Student's t, as blocks and runs are few.
 """
 
 import math
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lotus.common.array_types import Floats
-from lotus.common.statistics import t_p_value, t_quantile
+from lotus.common.numbers.array_types import Floats
+from lotus.common.numbers.statistics import t_p_value, t_quantile
 
 
 @dataclass(frozen=True)

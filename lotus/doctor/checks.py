@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lotus.common import py_spy_program
+from lotus.common.machine import py_spy_program
 from lotus.doctor.environment import Library, OptionalTools, PerfTool, Python, Room, System
 from lotus.doctor.fixes import ENGINES, host_asks, install_perf, sysctl, unlock, unlock_asks
 from lotus.doctor.pmu_survey import Survey

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lotus.common import host, py_spy_program
+from lotus.common.machine import host, py_spy_program
 from lotus.hardware.sampling_probe import perf_has_rights
 
 _PATIENCE_S = 10  # for programs that are asked for their version, or tried

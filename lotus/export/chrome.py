@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lotus.common.array_types import Ints
-from lotus.common.formatting import shorten
-from lotus.common.progress import Advance
+from lotus.common.numbers.array_types import Ints
+from lotus.common.terminal.progress import Advance
+from lotus.common.text.formatting import shorten
 from lotus.export import torch_trace
 from lotus.export.counter_tracks import Points
 from lotus.export.export_request import ExportRequest

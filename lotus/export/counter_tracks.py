@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lotus.common.array_types import Ints
+from lotus.common.numbers.array_types import Ints
 from lotus.export.tracks import Tracks
 from lotus.export.whole_times import whole
 from lotus.reading import counter_tables

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lotus.common.array_types import Floats, Ints
+from lotus.common.numbers.array_types import Floats, Ints
 
 # A shorter time is the cost of two consecutive events in a busy device's queue.
 _IDLE_NS = 50_000.0

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from lotus.common.progress import Advance
+from lotus.common.terminal.progress import Advance
 
 if TYPE_CHECKING:
     from lotus.reading.run import Run

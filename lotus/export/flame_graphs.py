@@ -7,10 +7,10 @@ by semicolons, then the weight); speedscope's file-format-schema.json.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from lotus.common import files
 from lotus.common.errors import LotusError
-from lotus.common.formatting import plain
-from lotus.common.progress import Advance
+from lotus.common.storage import files
+from lotus.common.terminal.progress import Advance
+from lotus.common.text.formatting import plain
 from lotus.common.version import __version__
 from lotus.export.export_request import ExportRequest
 from lotus.export.profile_stacks import NS, TIME, EventStacks, StackRow, Weight

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
-from lotus.common import files
 from lotus.common.errors import LotusError
-from lotus.common.formatting import duration, plain
-from lotus.common.progress import Advance
+from lotus.common.storage import files
+from lotus.common.terminal.progress import Advance
+from lotus.common.text.formatting import duration, plain
 from lotus.export.export_request import (
     DirectoryFormat,
     Export,

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lotus.common.array_types import Ints
+from lotus.common.numbers.array_types import Ints
 
 _LEVELS = 64  # found level by level; deeper nests one interval after the other
 

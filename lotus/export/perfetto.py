@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lotus.common.array_types import Ints
-from lotus.common.progress import Advance
+from lotus.common.numbers.array_types import Ints
+from lotus.common.terminal.progress import Advance
 from lotus.export.counter_tracks import Points
 from lotus.export.export_request import ExportRequest
 from lotus.export.interval_nesting import nest

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lotus.common.errors import LotusError
-from lotus.common.formatting import command, plain
-from lotus.common.progress import Advance
+from lotus.common.terminal.progress import Advance
+from lotus.common.text.formatting import command, plain
 from lotus.export.export_request import ExportRequest
 from lotus.export.profile_stacks import EventStacks, StackRow
 from lotus.export.protobuf import message, number, packed

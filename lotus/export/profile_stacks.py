@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lotus.common.array_types import Ints
 from lotus.common.errors import LotusError
-from lotus.common.formatting import operation_name, plain
-from lotus.common.progress import Advance
+from lotus.common.numbers.array_types import Ints
+from lotus.common.terminal.progress import Advance
+from lotus.common.text.formatting import operation_name, plain
 from lotus.export.interval_nesting import Nested, nest
 from lotus.export.timeline import (
     BACKWARD,

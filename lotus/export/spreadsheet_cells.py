@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from lotus.common.formatting import shorten
+from lotus.common.text.formatting import shorten
 
 LONGEST_REPEATED = 1000  # characters, as many as lotus records of an operation's name
 # In normal and full width; spreadsheets skip a tab or a line end before them.

@@ -16,7 +16,7 @@ import pandas as pd
 
 from lotus.analysis.ranks.rank_steps import long_table, rank_steps
 from lotus.common.errors import LotusError
-from lotus.common.progress import Advance
+from lotus.common.terminal.progress import Advance
 from lotus.export import spreadsheet_cells
 from lotus.export.export_request import ExportRequest
 from lotus.reading import table_pieces

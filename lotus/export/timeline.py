@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lotus.common.array_types import Ints
-from lotus.common.formatting import operation_name
+from lotus.common.numbers.array_types import Ints
+from lotus.common.text.formatting import operation_name
 from lotus.export.counter_tracks import Points, points
 from lotus.export.device_steps import place_steps
 from lotus.export.tracks import Track, Tracks

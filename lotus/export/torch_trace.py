@@ -17,10 +17,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from lotus.common import files
-from lotus.common.array_types import Ints
 from lotus.common.errors import LotusError
-from lotus.common.formatting import duration, plain, plural
+from lotus.common.numbers.array_types import Ints
+from lotus.common.storage import files
+from lotus.common.text.formatting import duration, plain, plural
 from lotus.reading.process_tree import is_a
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from lotus.common.array_types import Ints
-from lotus.common.formatting import plain
+from lotus.common.numbers.array_types import Ints
+from lotus.common.text.formatting import plain
 from lotus.export.whole_times import whole
 from lotus.reading.process_tree import Process, match
 

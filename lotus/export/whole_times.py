@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from lotus.common.array_types import Ints
+from lotus.common.numbers.array_types import Ints
 
 LATEST = 1 << 62  # ns; what is later is damaged
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lotus.common.array_types import Ints
+from lotus.common.numbers.array_types import Ints
 
 FASTEST = 200e-6  # largest drift between two clocks: crystals and NTP's slewing, doubled
 _MOST = 128  # measurements that are used: the best of each of so many periods of time

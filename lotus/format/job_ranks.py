@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lotus.common import files
+from lotus.common.storage import files
 from lotus.inside.trace.log import log_format
 
 _NUMBER, _COUNT = range(1 << 31), range(1, 1 << 31)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lotus.common import files, host, redaction
+from lotus.common.machine import host
+from lotus.common.storage import files
+from lotus.common.text import redaction
 from lotus.common.version import __version__
 from lotus.format import run_claim
 from lotus.inside.trace.log.log_format import SCHEMA
@@ -42,7 +44,7 @@ class TraceSettings:
     cpu: Mapping[str, Any] | None = (
         None  # their definitions: uarch, and metrics of native_map.events.perf_list
     )
-    ranges: tuple[str, ...] = ()  # for other profilers: names of lotus.inside.common.config.RANGES
+    ranges: tuple[str, ...] = ()  # for other profilers: names of lotus.inside.trace.config.RANGES
 
 
 def begin(

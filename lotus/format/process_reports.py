@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lotus.common import files, redaction
+from lotus.common.storage import files
+from lotus.common.text import redaction
 
 NAME = "processes.jsonl"
 # Two lines per Python process: enough for a job of 50,000 processes.

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lotus.common import files
-from lotus.common.process_status import process_status
+from lotus.common.machine.process_status import process_status
+from lotus.common.storage import files
 from lotus.inside.common.process_identity import boot_id
 
 NAME = ".made"

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from lotus.common import files
 from lotus.common.errors import LotusError
+from lotus.common.storage import files
 from lotus.format import manifest, run_claim
 
 SWEEP = "sweep.json"  # the file that marks a directory as a sweep of runs

@@ -8,7 +8,7 @@ trace` costs, and records on the process of global rank 0.
 import os
 from typing import TYPE_CHECKING, Any
 
-from lotus.common.stderr import say
+from lotus.common.terminal.stderr import say
 from lotus.integrations.training_log import TrainingLog
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lotus.common.stderr import say
+from lotus.common.terminal.stderr import say
 from lotus.format import run_directory
 from lotus.live.log_digest import WANTED, LogDigest
 from lotus.live.tailing import Tail

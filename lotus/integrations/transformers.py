@@ -11,7 +11,7 @@ import os
 from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, Any
 
-from lotus.common.stderr import say
+from lotus.common.terminal.stderr import say
 from lotus.integrations.training_log import TrainingLog
 
 if TYPE_CHECKING:

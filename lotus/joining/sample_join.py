@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.common.errors import LotusError
-from lotus.common.progress import Advance
+from lotus.common.terminal.progress import Advance
 from lotus.format import job_ranks
 from lotus.joining import perf_clock
 from lotus.joining.recorded_run import RecordedRun

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from lotus.common.formatting import duration, operation_name
+from lotus.common.text.formatting import duration, operation_name
 
 LEAST_NS, TIMES = 10_000_000_000, 20  # the shortest hang, and in median times of a batch
 BUSY = 0.3  # cores: a process that uses this much is computing

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lotus.common import decoder_name, redaction
+from lotus.common.text import decoder_name, redaction
 from lotus.inside.trace.log.log_format import SENDS
 from lotus.live.loop_times import Loops
 from lotus.live.snapshots import Names, Seen

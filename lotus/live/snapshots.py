@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lotus.common.host import facts
-from lotus.common.process_status import ProcessStatus, process_status
+from lotus.common.machine.host import facts
+from lotus.common.machine.process_status import ProcessStatus, process_status
 from lotus.inside.trace.log.state_page import MAGIC, W_MAGIC, W_PID
 from lotus.reading import process_states as state_pages
 from lotus.reading.process_states import State

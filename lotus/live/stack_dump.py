@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lotus.common import py_spy_program
+from lotus.common.machine import py_spy_program
 from native_map.programs import ProgramLimits, answer
 
 # py-spy maps the files of the process that it looks at.

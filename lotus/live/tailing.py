@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from lotus.common import files, sparse_files
 from lotus.common.errors import LotusError
-from lotus.common.formatting import plain
+from lotus.common.storage import files, sparse_files
+from lotus.common.text.formatting import plain
 from lotus.format.manifest import sound
 from lotus.inside.trace.log import log_format
 from lotus.reading.event_log import flat, parse_json

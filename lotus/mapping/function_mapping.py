@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from lotus.analysis.common.run_contents import RunContents, parts_of
-from lotus.common import files
 from lotus.common.errors import LotusError
+from lotus.common.storage import files
 from lotus.joining.sample_join import TO_COMPARE, Mapped
 from native_map.errors import UnusableError
 from native_map.estimate import validation

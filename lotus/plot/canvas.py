@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lotus.common.errors import LotusError
-from lotus.common.formatting import plain, shorten
+from lotus.common.text.formatting import plain, shorten
 from lotus.reporters.base.display_names import shorten_apart
 
 if TYPE_CHECKING:

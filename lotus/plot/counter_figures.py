@@ -7,7 +7,7 @@ import numpy as np
 from lotus.analysis.common.columns import float_column
 from lotus.analysis.counters.function_profile import functions_by_operation, per_call
 from lotus.common.errors import LotusError
-from lotus.common.formatting import amount, operation_name, plain, share, shorten
+from lotus.common.text.formatting import amount, operation_name, plain, share, shorten
 from lotus.plot import canvas, figure_source
 from lotus.reporters.base.page import COLOURS
 from lotus.reporters.map.map_charts import TOP_DOWN

@@ -8,7 +8,7 @@ import pandas as pd
 
 from lotus.analysis.common.columns import float_column
 from lotus.analysis.samples import distributions
-from lotus.common.formatting import operation_name, share
+from lotus.common.text.formatting import operation_name, share
 from lotus.plot import canvas, figure_source
 from lotus.reporters.base.chart_parts import BLUE, GREY, IDLE_GREY, ORANGE, RED, SKY, STEP, WAIT
 from lotus.reporters.base.console import rows_of

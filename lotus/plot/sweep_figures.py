@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lotus.common.errors import LotusError
-from lotus.common.formatting import operation_name
+from lotus.common.text.formatting import operation_name
 from lotus.plot import canvas
 from lotus.reporters.base.page import COLOURS
 from lotus.reporters.run import cached_results

@@ -10,7 +10,7 @@ from lotus.analysis.common.remade_loaders import merged
 from lotus.analysis.common.scope import table
 from lotus.analysis.timelines import lanes as lane_kinds
 from lotus.analysis.timelines import time_series
-from lotus.common.formatting import duration, operation_name
+from lotus.common.text.formatting import duration, operation_name
 from lotus.plot import canvas, figure_source
 from lotus.reporters.base.chart_parts import STEP, WAIT
 from lotus.reporters.base.page import COLOURS

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lotus.common import long_arrays
-from lotus.common.array_types import Ints
+from lotus.common.numbers.array_types import Ints
+from lotus.common.storage import long_arrays
 from lotus.inside.trace.log.log_format import FAILED, SENDS, UNMEASURED
 from lotus.reading.frame_scanner import Array
 from lotus.reading.process_tree import Assembly, groups, match

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from lotus.common import redaction
+from lotus.common.text import redaction
 from lotus.reading.launcher_record import LauncherRecord
 from lotus.reading.process_tree import Process
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lotus.common.array_types import Ints
+from lotus.common.numbers.array_types import Ints
 from lotus.inside.common.perf_event import HEADER
 from lotus.reading.batch_tables import categories, frame, repeat, signed, whose
 from lotus.reading.event_log import Lost

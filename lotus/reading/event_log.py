@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lotus.common import files, long_arrays, sparse_files
 from lotus.common.errors import LotusError
+from lotus.common.storage import files, long_arrays, sparse_files
 from lotus.format import job_ranks
 from lotus.inside.trace.log import log_format
 from lotus.reading.frame_scanner import (

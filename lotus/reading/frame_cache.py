@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lotus.common import long_arrays
+from lotus.common.storage import long_arrays
 from lotus.reading.batch_tables import LONG, Waits, follow
 from lotus.reading.event_log import EventLog
 from lotus.reading.frame_scanner import EXPECTED, Array, join, narrow

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lotus.common import long_arrays, sparse_files
+from lotus.common.storage import long_arrays, sparse_files
 from lotus.inside.trace.log import log_format
 
 Array = npt.NDArray[Any]

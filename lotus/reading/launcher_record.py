@@ -4,7 +4,8 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lotus.common import files, py_spy_program
+from lotus.common.machine import py_spy_program
+from lotus.common.storage import files
 from lotus.format.run_directory import BLOCKING as NAME
 
 # Of a run with 40,000 processes: 4 MB, 700,000 values.

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lotus.common import memory_headroom
-from lotus.common.formatting import amount, plural, signal_name, size
+from lotus.common.machine import memory_headroom
+from lotus.common.text.formatting import amount, plural, signal_name, size
 from lotus.format import process_reports
 
 # A loss that affects no other figure: a worker ended before it noted when it had sent its last

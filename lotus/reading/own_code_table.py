@@ -6,7 +6,7 @@ import re
 
 import pandas as pd
 
-from lotus.common import redaction
+from lotus.common.text import redaction
 from lotus.format import stack_frames
 from lotus.inside.common.guard import HOOK_FILE
 from lotus.reading.launcher_record import LauncherRecord

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lotus.common.array_types import Ints
+from lotus.common.numbers.array_types import Ints
 from lotus.inside.trace.log.log_format import MANY
 from lotus.reading.batch_tables import signed
 from lotus.reading.frame_scanner import EXPECTED, Array, ranges

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lotus.common import decoder_name, files
 from lotus.common.errors import LotusError
+from lotus.common.storage import files
+from lotus.common.text import decoder_name
 from lotus.inside.trace.log import state_page
 
 _settle: Callable[[str, str, bytes], None] = state_page.settle

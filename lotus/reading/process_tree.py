@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.common import decoder_name, long_arrays
-from lotus.common.array_types import Ints
+from lotus.common.numbers.array_types import Ints
+from lotus.common.storage import long_arrays
+from lotus.common.text import decoder_name
 from lotus.format import job_ranks
 from lotus.reading.event_log import EventLog, Lost
 from lotus.reading.frame_scanner import EXPECTED, Array, join

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lotus.common import files
 from lotus.common.errors import LotusError
+from lotus.common.storage import files
 from lotus.format import manifest
 from lotus.format.run_directory import ATTACHED, RUNS, SWEEP, script_name
 

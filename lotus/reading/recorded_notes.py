@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lotus.common import redaction
-from lotus.common.formatting import plural
+from lotus.common.text import redaction
+from lotus.common.text.formatting import plural
 from lotus.format import job_ranks
 from lotus.format.run_directory import BLOCKING as NAME
 from lotus.inside.distributed.clock_sync import NOT_COMPARED

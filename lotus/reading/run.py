@@ -7,9 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from lotus.common import notebook, redaction
-from lotus.common.array_types import Ints
+from lotus.common import notebook
 from lotus.common.errors import LotusError
+from lotus.common.numbers.array_types import Ints
+from lotus.common.text import redaction
 from lotus.format import job_ranks, run_claim
 from lotus.format.manifest import sound
 from lotus.format.run_directory import ATTACHED

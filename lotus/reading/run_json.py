@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lotus.common import files
 from lotus.common.errors import LotusError
-from lotus.common.formatting import plural
+from lotus.common.storage import files
+from lotus.common.text.formatting import plural
 from lotus.format.clock_offsets import Clock
 from lotus.inside.trace.log.log_format import SCHEMA
 from lotus.reading.event_log import Shift, newer, parse_json

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.common.array_types import Ints
+from lotus.common.numbers.array_types import Ints
 from lotus.reading.batch_tables import alike, categories, frame, repeat, signed, whose
 from lotus.reading.frame_scanner import Array
 from lotus.reading.process_contents import (

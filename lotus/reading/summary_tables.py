@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.common import redaction
+from lotus.common.text import redaction
 from lotus.format import process_reports
 from lotus.inside.trace.log.log_format import FAILED, SENDS, STOPPED, UNMEASURED
 from lotus.reading import counter_tables

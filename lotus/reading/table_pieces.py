@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol, overload
 import numpy as np
 import pandas as pd
 
-from lotus.common import long_arrays
-from lotus.common.array_types import Ints
+from lotus.common.numbers.array_types import Ints
+from lotus.common.storage import long_arrays
 from lotus.reading import process_contents, sample_tables
 from lotus.reading.batch_tables import signed
 from lotus.reading.frame_scanner import Array

@@ -16,9 +16,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from lotus.common import files, redaction
 from lotus.common.errors import LotusError
-from lotus.common.kernel_files import contents
+from lotus.common.machine.kernel_files import contents
+from lotus.common.storage import files
+from lotus.common.text import redaction
 from lotus.format.run_directory import BLOCKING as NAME
 from lotus.inside.common.process_stat import ProcessStat
 from lotus.inside.trace.log import state_page

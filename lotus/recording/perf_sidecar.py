@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lotus.common.errors import LotusError
-from lotus.common.formatting import signal_name
+from lotus.common.text.formatting import signal_name
 from lotus.recording.child_process import Child, Version, high, size_of
 from lotus.recording.recorders import Say
 from native_map.errors import UnusableError

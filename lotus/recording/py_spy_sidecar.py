@@ -5,8 +5,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lotus.common import py_spy_program
-from lotus.common.formatting import signal_name
+from lotus.common.machine import py_spy_program
+from lotus.common.text.formatting import signal_name
 from lotus.recording.child_process import Child, Version, size_of
 from lotus.recording.recorders import Say
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lotus.common import files, sparse_files
 from lotus.common.errors import LotusError
+from lotus.common.storage import files, sparse_files
 from lotus.format import clock_offsets, job_ranks, manifest, run_directory
 from lotus.reading.run import Run, load
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lotus.common import memory_headroom
 from lotus.common.errors import LotusError
+from lotus.common.machine import memory_headroom
 from lotus.format import job_ranks, manifest
 from lotus.format.manifest import TraceSettings
 from lotus.format.run_directory import make, make_default

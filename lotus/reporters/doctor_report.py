@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lotus.common.formatting import plain, plural
+from lotus.common.text.formatting import plain, plural
 from lotus.doctor.checks import GAP, OK, Finding
 from lotus.doctor.examination import Report
 

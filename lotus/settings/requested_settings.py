@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lotus.common.errors import LotusError
-from lotus.common.stderr import printable
+from lotus.common.terminal.stderr import printable
 from lotus.inside.common import alternative_files
 from lotus.settings import settings_run, share_plan, tuned_file
 from lotus.settings.combined_settings import combined

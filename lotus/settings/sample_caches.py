@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lotus.common import files
 from lotus.common.errors import LotusError
+from lotus.common.storage import files
 from lotus.inside.cache.cache_folder import FORMAT, memory_root, users_root
 from lotus.settings import scratch_folders
 

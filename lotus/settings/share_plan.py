@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from lotus.common import declared, files
-from lotus.common.declared import Length, OneOf, Range
 from lotus.common.errors import LotusError
+from lotus.common.storage import declared, files
+from lotus.common.storage.declared import Length, OneOf, Range
 from lotus.settings.tuned_file import Target
 
 FORMAT, VERSION = "lotus-balance", 1

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from lotus.common import declared
-from lotus.common.declared import OneOf, Range
-from lotus.common.formatting import plural
+from lotus.common.storage import declared
+from lotus.common.storage.declared import OneOf, Range
+from lotus.common.text.formatting import plural
 
 # The default of torch.utils.data.DataLoader with workers.
 TORCH_PREFETCH = 2

@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from lotus.common import declared, files, host, redaction
-from lotus.common.declared import Length, OneOf, Pattern, Range
 from lotus.common.errors import LotusError
+from lotus.common.machine import host
+from lotus.common.storage import declared, files
+from lotus.common.storage.declared import Length, OneOf, Pattern, Range
+from lotus.common.text import redaction
 from lotus.inside.cache.compression import METHODS
 from lotus.settings.program_name import program_of
 from lotus.settings.space import Setting
@@ -271,7 +273,7 @@ def code_change(setting: Setting) -> list[str]:
         words.append("in_order=False")
     lines = [f"DataLoader(..., {', '.join(words)})"]
     if setting.threads is not None and setting.num_workers:
-        # What lotus/inside/common/worker_threads.py does.
+        # What lotus/inside/common/loaders/worker_threads.py does.
         lines += [
             f"torch.set_num_threads({setting.threads})  # only there: in its worker_init_fn",
             f"cv2.setNumThreads({setting.threads})  # there, too, where it uses OpenCV",

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lotus.common.array_types import Floats, Ints
+from lotus.common.numbers.array_types import Floats, Ints
 
 NEAR = 0.05  # relative gain that makes more workers worth while
 RESAMPLES = 4000

@@ -25,7 +25,7 @@ from lotus.analysis.counters.counter_metrics import COLLATE, REST, counter_table
 from lotus.analysis.counters.function_profile import known_events
 from lotus.analysis.summary import LoaderSummary, summarise
 from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, PINNING, SENDING
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 from lotus.settings.space import Setting
 from native_map.events import formulas
 

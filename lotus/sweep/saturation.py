@@ -12,7 +12,7 @@ import numpy as np
 from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, PINNING, SENDING
 from lotus.analysis.verdict.loop_time.batch_making import CROWDED, SHARED
 from lotus.analysis.verdict.parts_of_loop import HIGH, MODERATE
-from lotus.common.statistics import t_quantile
+from lotus.common.numbers.statistics import t_quantile
 from lotus.sweep.knee import Knee
 
 GROWS = 1.15  # growth of a sample's cost with more workers that exceeds noise

@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lotus.common import host, redaction
 from lotus.common.errors import LotusError
+from lotus.common.machine import host
+from lotus.common.text import redaction
 from lotus.common.version import __version__
 from lotus.format import run_directory
 from lotus.recording import launcher

@@ -14,8 +14,8 @@ from typing import Any
 import pandas as pd
 from msgspec.structs import asdict
 
-from lotus.common import declared, files
 from lotus.common.errors import LotusError
+from lotus.common.storage import declared, files
 from lotus.format.run_directory import SWEEP
 from lotus.reading.run import Run
 from lotus.reading.run import load as load_run

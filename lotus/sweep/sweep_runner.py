@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lotus.common.errors import LotusError
-from lotus.common.formatting import signal_name
+from lotus.common.text.formatting import signal_name
 from lotus.format import run_directory
 from lotus.format.manifest import TraceSettings
 from lotus.recording import launcher, program_environment, traced_command

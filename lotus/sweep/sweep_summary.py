@@ -15,8 +15,8 @@ import pandas as pd
 from lotus.analysis.common.columns import plain_value
 from lotus.analysis.common.remade_loaders import merged
 from lotus.common.errors import LotusError
-from lotus.common.formatting import plural
-from lotus.common.statistics import t_quantile
+from lotus.common.numbers.statistics import t_quantile
+from lotus.common.text.formatting import plural
 from lotus.reading import run as runs
 from lotus.settings.space import Setting
 from lotus.sweep.knee import Knee, knee

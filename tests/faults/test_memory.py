@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lotus.common import host
+from lotus.common.machine import host
 from tests.faults.conftest import PROGRAMS, SPEAKING, execute
 from tests.launching import LOTUS, PYTHON
 

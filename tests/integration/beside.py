@@ -20,7 +20,7 @@ from lotus.recording import launcher, perf_sidecar, traced_command
 from lotus.format.manifest import TraceSettings
 from lotus.recording.perf_sidecar import Perf
 from lotus.recording.py_spy_sidecar import PySpy
-from lotus.common.stderr import say
+from lotus.common.terminal.stderr import say
 from native_map.recording.perf_command import Sampling
 from pathlib import Path
 perf, spy, *command = sys.argv[1:]

@@ -17,7 +17,7 @@ from tests.simulation import simulate
 PROGRAM = """
 import sys, time
 from lotus import cli
-from lotus.common import long_arrays
+from lotus.common.storage import long_arrays
 from lotus.reading import sample_tables, table_pieces
 
 table_pieces.ROWS, long_arrays.LEAST, pieces, read = 200, 1, [], sample_tables.operations
@@ -54,7 +54,7 @@ runpy.run_module("lotus", run_name="__main__")
 READING = """
 import sys
 from lotus import cli
-from lotus.common import progress
+from lotus.common.terminal import progress
 from lotus.reading import run_logs
 
 progress._NOTICED_S, logs = 0.0, run_logs.logs

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import lotus
-from lotus.inside.common.config import Config
 from lotus.inside.common.guard import ours
+from lotus.inside.trace.config import Config
 from lotus.inside.trace.fetches import fetch_hooks as fetch
 from lotus.inside.trace.native import native_hooks
 from lotus.inside.trace.native.native_hooks import PYTHON

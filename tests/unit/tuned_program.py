@@ -6,7 +6,7 @@ import dataclasses
 import random
 from typing import Any, cast
 
-from lotus.common.memory_headroom import Headroom
+from lotus.common.machine.memory_headroom import Headroom
 from lotus.inside.tune.candidates.trial_requests import (
     CompareEpochs,
     EpochComparison,

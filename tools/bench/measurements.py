@@ -13,7 +13,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
 
-from lotus.common import files
+from lotus.common.storage import files
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from lotus.common import host
+from lotus.common.machine import host
 
 ROOT = Path(__file__).resolve().parents[2]
 

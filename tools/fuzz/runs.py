@@ -220,7 +220,7 @@ def read_report(folder: Path, data: bytes, passed: Passed) -> None:
     """All that `lotus report` and `lotus map` say of it, in words and for programs."""
     from lotus.analysis.counters.function_profile import summarise_map
     from lotus.analysis.summary import summarise
-    from lotus.common import files
+    from lotus.common.storage import files
     from lotus.reading.run import load
     from lotus.reporters.base.console import plain_console
     from lotus.reporters.run import run_document, terminal

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from lotus.common.array_types import Floats, Ints
+from lotus.common.numbers.array_types import Floats, Ints
 
 _STEP_NS = 4_000_000
 _MARGIN_NS = 40_000_000  # py-spy takes the time after it has sampled all processes

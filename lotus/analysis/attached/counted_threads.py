@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.attached.evidence import AttachEvidence, CounterEvidence
-from lotus.common.formatting import duration
+from lotus.common.text.formatting import duration
 from native_map.events import formulas, perf_list, pmu
 
 FIRST, OTHERS = "first", "others"

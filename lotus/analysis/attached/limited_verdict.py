@@ -8,7 +8,7 @@ import pandas as pd
 from lotus.analysis.attached.evidence import AttachEvidence
 from lotus.analysis.common.columns import ratio
 from lotus.analysis.verdict.verdict import Verdict
-from lotus.common.formatting import share
+from lotus.common.text.formatting import share
 
 _BUSY, _IDLE, _STILL = 0.8, 0.5, 0.002
 _LEAST_LOOKS = 50

@@ -7,7 +7,7 @@ import pandas as pd
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.loop_shares import Sampled
 from lotus.analysis.common.columns import int_column
-from lotus.common.array_types import Ints
+from lotus.common.numbers.array_types import Ints
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from lotus.analysis.attached.wait_interval import (
 from lotus.analysis.attached.worker_pace import WorkerPace, pace_of
 from lotus.analysis.attached.worker_turns import WorkerTurns, turns_of
 from lotus.analysis.common.columns import ratio
-from lotus.common.array_types import Floats, Ints
+from lotus.common.numbers.array_types import Floats, Ints
 
 # A component of the making of batches: (phase, name of the operation).
 Component = tuple[str, str]

@@ -4,7 +4,7 @@ from lotus.analysis.attached.evidence import AttachEvidence
 from lotus.analysis.attached.loop_shares import Sampled
 from lotus.analysis.attached.standstill import at_words, idle_outside, longest_outside
 from lotus.analysis.verdict.advice.advice import PROGRAM
-from lotus.common.formatting import command, share
+from lotus.common.text.formatting import command, share
 
 _LONGEST = 100  # characters of a command that is repeated
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 
 
 def spread_back(looks: pd.DataFrame) -> pd.DataFrame:

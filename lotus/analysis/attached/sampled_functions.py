@@ -16,9 +16,9 @@ from lotus.analysis.attached import phases
 from lotus.analysis.attached.clock_offset import nearest
 from lotus.analysis.attached.evidence import AttachEvidence, FunctionEvidence
 from lotus.analysis.common.columns import ratio
-from lotus.common.array_types import Bools, Floats, Ints
-from lotus.common.formatting import library, plain
-from lotus.common.statistics import wilson
+from lotus.common.numbers.array_types import Bools, Floats, Ints
+from lotus.common.numbers.statistics import wilson
+from lotus.common.text.formatting import library, plain
 from native_map.symbols.demangle import short
 
 KNOWN, FEW, SHORT, ALIKE, REGULAR = "known", "few", "short", "alike", "regular"

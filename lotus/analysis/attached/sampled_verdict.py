@@ -52,8 +52,8 @@ from lotus.analysis.verdict.run_time import (
 from lotus.analysis.verdict.time_outside import with_outside
 from lotus.analysis.verdict.verdict import STANDSTILL, Verdict, judge
 from lotus.common.errors import LotusError
-from lotus.common.formatting import duration, share
-from lotus.common.statistics import wilson, z_quantile
+from lotus.common.numbers.statistics import wilson, z_quantile
+from lotus.common.text.formatting import duration, share
 
 _CLEARLY = 1.5  # times as much waiting puts a loop before the one with the most time
 _FEW, _LEAST = 100, 20  # samples of the thread that iterates: the verdict is rough, there is none

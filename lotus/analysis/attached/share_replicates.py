@@ -10,9 +10,9 @@ from lotus.analysis.attached.evidence import AttachEvidence
 from lotus.analysis.attached.loop_shares import Component
 from lotus.analysis.attached.sampled_verdict import LoopSummary
 from lotus.analysis.common.columns import ratios
-from lotus.common import bootstrap
-from lotus.common.array_types import Floats
-from lotus.common.statistics import z_quantile
+from lotus.common.numbers import bootstrap
+from lotus.common.numbers.array_types import Floats
+from lotus.common.numbers.statistics import z_quantile
 
 _BIN_NS = 100_000_000
 

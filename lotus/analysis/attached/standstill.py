@@ -17,7 +17,7 @@ from lotus.analysis.observations.own_code import HotFunction, of_program
 from lotus.analysis.verdict.advice.remedy import NOTHING
 from lotus.analysis.verdict.causes.edges import REST
 from lotus.analysis.verdict.verdict import STANDSTILL, Verdict
-from lotus.common.formatting import duration
+from lotus.common.text.formatting import duration
 
 _ALL, _LEAST_NS = 0.98, 2_000_000_000  # of a loop that stands still, and looked at, each process
 _MOST_READY = 0.1  # of a process that waits for no core

@@ -17,7 +17,7 @@ import pandas as pd
 from lotus.analysis.attached import phases
 from lotus.analysis.batches.wait_spread import spread_of
 from lotus.analysis.common.columns import ratio
-from lotus.common.array_types import Bools, Ints
+from lotus.common.numbers.array_types import Bools, Ints
 
 UNSURE_PART = 0.25  # of the unknown time, that may count to the wrong side; see above
 _UNSEEN = 3.0  # over the number of samples: what no sample met may take that share (95 %)

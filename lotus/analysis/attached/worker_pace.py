@@ -9,7 +9,7 @@ import pandas as pd
 from lotus.analysis.attached import phases
 from lotus.analysis.batches.components import WORKER_TIMES, mostly_above
 from lotus.analysis.common.columns import median, ratio
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 
 _PIECE_NS = 500_000_000
 _LEAST_PIECES = 8  # of the time: fewer do not tell a slow worker from a slow batch

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lotus.analysis.attached import phases
-from lotus.common.array_types import Bools, Floats, Ints
+from lotus.common.numbers.array_types import Bools, Floats, Ints
 
 _EDGES = (phases.STARTUP, phases.DRAW, phases.SHUTDOWN)
 _LONG_NS = 400_000_000  # a wait of more is for a batch that is slow, not for batches that are late

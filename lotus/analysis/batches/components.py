@@ -23,7 +23,7 @@ from lotus.analysis.common.columns import (
 from lotus.analysis.common.loader_operations import InBatches, LoaderOperations
 from lotus.analysis.common.loader_samples import LoaderSamples
 from lotus.analysis.common.operation_sums import storage_ns
-from lotus.common.array_types import Bools, Floats
+from lotus.common.numbers.array_types import Bools, Floats
 
 OWN, COLLATE, REST, SNAPSHOT = "own code", "collate", "rest of fetch", "snapshot of the state"
 # A worker is slow if its typical batch takes this much longer than the other workers' typical one.

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.common.columns import flag, float_column, int_column
-from lotus.common.array_types import Ints
+from lotus.common.numbers.array_types import Ints
 
 _OUTSIDE, _NEXT, _STEP = range(3)
 

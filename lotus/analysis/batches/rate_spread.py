@@ -5,7 +5,7 @@ import pandas as pd
 
 from lotus.analysis.common.columns import float_column, int_column
 from lotus.analysis.common.scope import Scope
-from lotus.common import bootstrap
+from lotus.common.numbers import bootstrap
 
 _LEAST_BATCHES = 10  # fewer do not show how they vary
 _MOST_BATCHES = 20_000  # of more, the first: their mean is exact enough

@@ -17,7 +17,7 @@ from lotus.analysis.common.columns import (
 )
 from lotus.analysis.common.durations import NONE, Durations
 from lotus.analysis.common.scope import Scope
-from lotus.common.array_types import Bools, Floats, Ints
+from lotus.common.numbers.array_types import Bools, Floats, Ints
 
 # With so many batches, a worker's own median counts: one that is always slow has no slow batch.
 _ENOUGH = 4

@@ -8,8 +8,8 @@ import pandas as pd
 
 from lotus.analysis.common.columns import float_column, int_column
 from lotus.analysis.common.scope import Scope
-from lotus.common import bootstrap
-from lotus.common.array_types import Floats
+from lotus.common.numbers import bootstrap
+from lotus.common.numbers.array_types import Floats
 
 LEAST_BATCHES = 16
 _BLOCK = 1 << 16  # rows that are added up at a time

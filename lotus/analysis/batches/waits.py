@@ -24,8 +24,8 @@ from lotus.analysis.common.columns import (
     starts_of_runs,
 )
 from lotus.analysis.common.warm_up import WARM_UP
-from lotus.common import long_arrays
-from lotus.common.array_types import Bools, Floats, Ints
+from lotus.common.numbers.array_types import Bools, Floats, Ints
+from lotus.common.storage import long_arrays
 
 Array = npt.NDArray[Any]
 Columns = dict[str, Array]  # by name, of equal lengths

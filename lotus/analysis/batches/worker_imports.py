@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.common.columns import covered, float_column, int_column
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 
 
 def waited_imports(workers: pd.DataFrame, epochs: pd.DataFrame) -> float:

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from lotus.common import long_arrays
-from lotus.common.array_types import Bools, Floats, Ints
+from lotus.common.numbers.array_types import Bools, Floats, Ints
+from lotus.common.storage import long_arrays
 
 ShortInts = npt.NDArray[np.signedinteger[Any]]  # int32 or int64
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lotus.common.array_types import Floats, Ints
+from lotus.common.numbers.array_types import Floats, Ints
 
 # Up to so many values are kept as they are; of more, only the number in each bin.
 EXACT = 1 << 18

@@ -11,8 +11,8 @@ from lotus.analysis.common.columns import KEYS, batch_rows, float_column, int_co
 from lotus.analysis.common.durations import NONE, Durations
 from lotus.analysis.common.operation_sums import BatchSums
 from lotus.analysis.common.run_contents import InEpochs, RunContents
-from lotus.common import long_arrays
-from lotus.common.array_types import Bools, Floats, Ints
+from lotus.common.numbers.array_types import Bools, Floats, Ints
+from lotus.common.storage import long_arrays
 
 _MOST = 0.5  # of an operation's time
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from lotus.analysis.common.columns import BatchPlaces, float_column, int_column, total
 from lotus.analysis.common.run_contents import InEpochs, RunContents
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 
 Made = TypeVar("Made")
 

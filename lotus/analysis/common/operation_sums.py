@@ -21,8 +21,8 @@ from lotus.analysis.common.columns import (
     stored,
 )
 from lotus.analysis.common.durations import NONE, Durations
-from lotus.common import long_arrays
-from lotus.common.array_types import Floats, Ints
+from lotus.common.numbers.array_types import Floats, Ints
+from lotus.common.storage import long_arrays
 
 # The longest that storage can plausibly take: a disc that seeks for every 4 KiB and every fault.
 STORAGE_NS_PER_BYTE, STORAGE_NS_PER_FAULT = 2000.0, 20e6

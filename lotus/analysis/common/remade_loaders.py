@@ -10,7 +10,7 @@ import pandas as pd
 from lotus.analysis.common.columns import batch_rows, float_column, int_column
 from lotus.analysis.common.run_contents import ChangedRun
 from lotus.analysis.common.scope import RunLike, table
-from lotus.common.array_types import Ints
+from lotus.common.numbers.array_types import Ints
 
 _TABLES = (
     "ops",

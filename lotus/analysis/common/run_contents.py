@@ -11,8 +11,8 @@ import pandas as pd
 from lotus.analysis.common.columns import KEYS, BatchPlaces
 from lotus.analysis.common.operation_sums import OperationSums, added, sums_of
 from lotus.analysis.common.sample_sums import sample_sums
-from lotus.common import long_arrays
-from lotus.common.progress import Advance
+from lotus.common.storage import long_arrays
+from lotus.common.terminal.progress import Advance
 
 Read = TypeVar("Read")
 Change = Callable[[pd.DataFrame], pd.DataFrame]

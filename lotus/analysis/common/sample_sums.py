@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.common.columns import KEYS, float_column, short, starts_of_runs, stored
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 
 # `own_ns` is the time outside operations, or all of it where none were recorded.
 SUMS = ("samples", "duration_ns", "own_ns", "self_ns", "known_self_ns")

@@ -24,7 +24,7 @@ from lotus.analysis.common.loader_samples import LoaderSamples
 from lotus.analysis.common.loader_titles import title_of
 from lotus.analysis.common.run_contents import Partials, RunContents, one_process, parts_of
 from lotus.analysis.common.warm_up import without_warm_up
-from lotus.common.progress import Advance
+from lotus.common.terminal.progress import Advance
 
 _OF_LOADERS = ("batches", "waits", "epochs")
 TABLES = (*_OF_LOADERS, "workers", "resources", "paths")

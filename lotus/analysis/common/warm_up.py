@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.common.columns import float_column, int_column, rows_by, with_columns
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 
 WARM_UP = "warm_up_ns"  # the column of waits
 # The first step is a warm-up if it is so many times the usual one, and the longest other one.

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 from native_map.events import formulas
 from native_map.events.event_model import EventTable
 

@@ -17,8 +17,8 @@ from lotus.analysis.counters.counter_metrics import (
     helper_share,
     turn_shares,
 )
-from lotus.common.array_types import Floats
-from lotus.common.formatting import library, plain
+from lotus.common.numbers.array_types import Floats
+from lotus.common.text.formatting import library, plain
 from native_map.errors import UnusableError
 from native_map.estimate.validation import ENOUGH
 from native_map.events import formulas, perf_list, pmu

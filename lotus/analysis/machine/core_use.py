@@ -20,7 +20,7 @@ from lotus.analysis.machine.machine_readings import (
     stolen_share,
     within_loops,
 )
-from lotus.common.array_types import Bools, Floats
+from lotus.common.numbers.array_types import Bools, Floats
 
 # Waiting for a core for less than this share of the time is ordinary: every machine has a little.
 LEAST_DELAY = 0.1

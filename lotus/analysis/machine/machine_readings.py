@@ -7,7 +7,7 @@ import pandas as pd
 
 from lotus.analysis.common.columns import float_column, ratio
 from lotus.analysis.common.scope import Scope
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 
 SWAPPED = 64 << 20  # bytes: a machine swaps less by itself
 ROOM = 0.2  # of the memory: if that much is always left, it is other cgroups that lack memory

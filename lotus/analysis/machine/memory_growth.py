@@ -10,7 +10,7 @@ import pandas as pd
 
 from lotus.analysis.common.columns import flag, float_column, int_column, ratio, ratios
 from lotus.analysis.common.scope import Scope
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 
 _LEAST_COPIED = 64 << 20  # bytes a worker: imports and a garbage collection copy some 50 MB
 _MUCH_COPIED = 256 << 20

@@ -6,7 +6,7 @@ import pandas as pd
 from lotus.analysis.common.columns import float_column, int_column
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.memory_growth import touched_bytes
-from lotus.common.array_types import Ints
+from lotus.common.numbers.array_types import Ints
 
 READ_ONCE = "its memory was read once"
 # As where one reading is of its start, before other workers shared the same pages.

@@ -10,7 +10,7 @@ from lotus.analysis.common.scope import RunLike, Scope
 from lotus.analysis.observations.looked_parts import MAKING, LookedPart, loop, making
 from lotus.analysis.observations.looks import COMPUTING, NEXT, takes_others
 from lotus.analysis.observations.places import BlockedPlace, most_frequent
-from lotus.common.statistics import wilson
+from lotus.common.numbers.statistics import wilson
 
 FEW, ELSEWHERE, MIXED = "few", "elsewhere", "mixed"  # why states, or their times, are not known
 LEAST_LOOKS = 20

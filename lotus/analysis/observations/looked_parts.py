@@ -19,7 +19,7 @@ from lotus.analysis.observations.looks import (
     of_makers,
     places_of_makers,
 )
-from lotus.common.array_types import Ints
+from lotus.common.numbers.array_types import Ints
 
 MAKING, LOOP = "making", "loop"
 _OVER = ("events", "pipe", LOCAL_SOCKET)  # how batches come from workers

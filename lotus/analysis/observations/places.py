@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from lotus.analysis.common.columns import int_column
-from lotus.common.formatting import plain, share
+from lotus.common.text.formatting import plain, share
 
 LEAST_LOOKS = 3  # at places: fewer do not tell one
 MOST = 0.5  # of the looks

@@ -12,7 +12,7 @@ import pandas as pd
 
 from lotus.analysis.common.columns import float_column, int_column, ratio, total
 from lotus.analysis.common.scope import Scope
-from lotus.common.formatting import share
+from lotus.common.text.formatting import share
 
 LEAST_MORE = 0.25  # of its loop: a rank waits for data so much longer than another
 LEAST_BLOCKED = 0.5  # of the other's step: it waits for something else than a core

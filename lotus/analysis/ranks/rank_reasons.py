@@ -16,7 +16,7 @@ import pandas as pd
 from lotus.analysis.common.columns import flag, float_column, int_column
 from lotus.analysis.common.scope import RunLike, table
 from lotus.analysis.ranks.rank_steps import RankSteps, entries
-from lotus.common.array_types import Floats, Ints
+from lotus.common.numbers.array_types import Floats, Ints
 
 _NOTABLE = 0.05  # of two sizes of a batch, or of two costs
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from lotus.analysis.common.columns import flag, float_column, int_column
 from lotus.analysis.common.scope import RunLike, table
-from lotus.common.array_types import Bools, Ints
+from lotus.common.numbers.array_types import Bools, Ints
 
 _FEEDS = 0.5  # of the steps
 

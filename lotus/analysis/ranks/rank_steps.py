@@ -40,7 +40,7 @@ from lotus.analysis.ranks.rank_rows import (
     synced_rows,
     unsynced_rows,
 )
-from lotus.common.array_types import Bools, Floats, Ints
+from lotus.common.numbers.array_types import Bools, Floats, Ints
 
 Cells = npt.NDArray[np.float32]  # (ranks, steps), nanoseconds
 

@@ -19,8 +19,8 @@ import pandas as pd
 from lotus.analysis.common.scope import RunLike
 from lotus.analysis.ranks.rank_reasons import RankFacts, Why, explain, facts
 from lotus.analysis.ranks.rank_steps import UNDECIDED, Cells, RankSteps, entries, rank_steps
-from lotus.common.array_types import Bools, Floats, Ints
-from lotus.common.statistics import LEVEL, t_quantile, wilson
+from lotus.common.numbers.array_types import Bools, Floats, Ints
+from lotus.common.numbers.statistics import LEVEL, t_quantile, wilson
 
 LEAST_STEPS = 20  # below, nobody is named
 LEAST_BEHIND = 0.03  # of a step's time, on average

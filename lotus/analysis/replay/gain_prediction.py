@@ -12,8 +12,8 @@ from lotus.analysis.common.columns import flag, float_column, median, ratio, tot
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.replay.loader_replay import replay
 from lotus.analysis.replay.recorded_epochs import LEAST_BATCHES, RecordedEpoch, recorded_epochs
-from lotus.common import bootstrap
-from lotus.common.array_types import Floats
+from lotus.common.numbers import bootstrap
+from lotus.common.numbers.array_types import Floats
 
 _DRAWS = 64
 _LEAST_OF_EPOCH = 3  # batches; of all epochs there must be LEAST_BATCHES

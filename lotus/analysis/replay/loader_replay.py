@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lotus.common.array_types import Floats, Ints
+from lotus.common.numbers.array_types import Floats, Ints
 
 
 @dataclass(frozen=True)

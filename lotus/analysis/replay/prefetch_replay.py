@@ -9,7 +9,7 @@ import pandas as pd
 from lotus.analysis.common.columns import float_column, median
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.replay.recorded_epochs import RecordedEpoch, recorded_epochs
-from lotus.common.array_types import Bools, Floats
+from lotus.common.numbers.array_types import Bools, Floats
 
 # If fewer batches than this share take twice the usual, they are stalls, which come by chance,
 # unless most come at even distances. By chance, one distance in seven is so near to the median.

@@ -9,7 +9,7 @@ import pandas as pd
 from lotus.analysis.common.columns import float_column, int_column, ratio, starts_of_runs, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.replay.loader_replay import Replay, replay
-from lotus.common.array_types import Floats, Ints
+from lotus.common.numbers.array_types import Floats, Ints
 
 LEAST_BATCHES = 16  # of an epoch that is replayed
 _MOST_BATCHES = 20_000

@@ -14,7 +14,7 @@ from lotus.analysis.common.columns import flag, float_column, ratio, total, with
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.core_use import CoreUse
 from lotus.analysis.replay.recorded_epochs import RecordedEpoch, recorded_epochs
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 
 _QUICK = 0.05  # of the batches
 _STALLS = 0.02  # of the waits

@@ -14,7 +14,7 @@ import pandas as pd
 from lotus.analysis.common.columns import float_column, int_column
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.samples.first_samples import first_samples
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 
 # Exponents: from the first on, samples share a limit; up to the second, none.
 SHARES_LIMIT, SHARES_NONE = 0.6, 0.2

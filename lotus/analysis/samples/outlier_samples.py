@@ -16,7 +16,7 @@ from lotus.analysis.batches.usual_durations import (
 from lotus.analysis.common.columns import BatchPlaces, flag, float_column, int_column
 from lotus.analysis.common.sample_sums import own_time
 from lotus.analysis.common.scope import Scope
-from lotus.common.array_types import Bools, Floats, Ints
+from lotus.common.numbers.array_types import Bools, Floats, Ints
 
 # A sample this many times slower than its worker's median is an outlier; if it takes more than this
 # share of the samples to make up most of what slow ones cost, these are no outliers but a second

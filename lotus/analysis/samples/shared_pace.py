@@ -13,7 +13,7 @@ import pandas as pd
 from lotus.analysis.common.columns import float_column, int_column
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.samples.first_samples import first_samples
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 
 _LEAST = 100  # distances
 # Of the distances between ends: the middle half within itself, the short ones against the typical.

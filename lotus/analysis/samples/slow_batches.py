@@ -17,7 +17,7 @@ from lotus.analysis.batches.usual_durations import (
 )
 from lotus.analysis.common.columns import BatchPlaces, float_column, int_column
 from lotus.analysis.common.scope import Scope
-from lotus.common.array_types import Bools, Floats, Ints
+from lotus.common.numbers.array_types import Bools, Floats, Ints
 
 # A sample is slow if it takes this many times the usual; a batch, if this part of its samples is.
 SLOW_TIMES, SLOW_PART = 1.5, 0.75

@@ -8,7 +8,7 @@ from lotus.analysis.common.columns import BatchPlaces, int_column
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.samples.operation_statistics import slowest_operation
 from lotus.analysis.samples.slow_batches import SLOW_TIMES, slow_as_a_whole, typical_of_others
-from lotus.common.array_types import Bools, Ints
+from lotus.common.numbers.array_types import Bools, Ints
 
 _COLUMNS = ["rank", "worker", "epoch", "batch", "sample", "duration_ns", "times", "beyond", "path"]
 

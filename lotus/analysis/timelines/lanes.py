@@ -12,7 +12,7 @@ import pandas as pd
 
 from lotus.analysis.common.columns import int_column
 from lotus.analysis.common.run_contents import RunContents
-from lotus.common.array_types import Bools, Floats, Ints
+from lotus.common.numbers.array_types import Bools, Floats, Ints
 from native_map.estimate import interval_join
 
 # What a thread does other than operations (which have their own names).

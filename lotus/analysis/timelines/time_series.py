@@ -9,7 +9,7 @@ from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.columns import batch_rows, float_column, int_column
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.memory_readings import memory_readings
-from lotus.common.array_types import Floats, Ints
+from lotus.common.numbers.array_types import Floats, Ints
 
 MEASURES = ("wait", "step", "delay")
 _MOST_OF_EPOCHS = 0.2  # of the rows of a thinned series

@@ -18,7 +18,7 @@ from lotus.analysis.verdict.causes.threads import OTHERS
 from lotus.analysis.verdict.loop_time.batch_making import BatchMaking
 from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.analysis.verdict.lost_steps import with_lost_steps
-from lotus.common import long_arrays
+from lotus.common.storage import long_arrays
 
 _LEAST_NS = 1.0
 _WHOLE = 0.99  # of a charge: counts as all of it

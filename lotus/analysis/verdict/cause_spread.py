@@ -9,8 +9,8 @@ import pandas as pd
 from lotus.analysis.batches.wait_spread import LEAST_BATCHES, binned, replicated_shares
 from lotus.analysis.common.columns import flag, float_column
 from lotus.analysis.verdict.causes.cause_row import Charge
-from lotus.common.array_types import Floats
-from lotus.common.statistics import wilson
+from lotus.common.numbers.array_types import Floats
+from lotus.common.numbers.statistics import wilson
 
 _MOST_AT_EDGES = (
     0.5  # of a charge: with more before, in or after first batches, later ones say little

@@ -16,7 +16,7 @@ from lotus.analysis.verdict.causes.interpreter import INTERPRETER, STEP_HELD
 from lotus.analysis.verdict.causes.step_delay import STEP_DELAY
 from lotus.analysis.verdict.causes.threads import AFFINITY, STEP_THREADS, WORKER_THREADS
 from lotus.analysis.verdict.loop_time.ledger import Ledger
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 
 # Of the loop: with fewer waits the steps set the pace, and their loss is a cause of its own.
 _LEAST_WAITS = 0.05

@@ -12,7 +12,7 @@ from lotus.analysis.verdict.causes.repetition import how_often
 from lotus.analysis.verdict.causes.storage import KEEP_LESS, SWAPPED_OUT
 from lotus.analysis.verdict.causes.threads import AFFINITY, STEP_THREADS, WORKER_THREADS
 from lotus.analysis.verdict.causes.transport import SENDING, against_views
-from lotus.common.formatting import plural, size
+from lotus.common.text.formatting import plural, size
 
 # Causes that say themselves how many cores there are.
 _TELL_CORES = {AFFINITY.kind, STEP_THREADS.kind, WORKER_THREADS.kind}

@@ -11,7 +11,7 @@ from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.columns import covered, float_column, int_column, ratio, total
 from lotus.analysis.common.scope import RunLike, table
 from lotus.analysis.common.warm_up import WARM_UP, without_warm_up
-from lotus.common.array_types import Floats, Ints
+from lotus.common.numbers.array_types import Floats, Ints
 
 IMPORTS, SETUP, BETWEEN, AFTER = "imports", "set-up", "between", "after"
 CALLBACK = "callback"

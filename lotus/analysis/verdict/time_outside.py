@@ -20,7 +20,7 @@ from lotus.analysis.verdict.run_time import (
     RunTime,
 )  # fmt: skip
 from lotus.analysis.verdict.verdict import Cause, Verdict
-from lotus.common.formatting import duration, share
+from lotus.common.text.formatting import duration, share
 
 _TITLES = {
     BETWEEN: "the time between the loops",

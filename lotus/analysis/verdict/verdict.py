@@ -46,7 +46,7 @@ from lotus.analysis.verdict.parts_of_loop import (
 from lotus.analysis.verdict.ranking import DEFECTS, ranked
 from lotus.analysis.verdict.ruled_out import LITTLE, ruled_out
 from lotus.analysis.verdict.summary_words import interval_words, summary, summary_of_hidden
-from lotus.common.formatting import duration, plural
+from lotus.common.text.formatting import duration, plural
 
 STANDSTILL = "standstill"  # kind of a program that was watched from outside, and did not move
 # Below this, the interval of the loop's own waits must lie above `MODERATE`, and so must these

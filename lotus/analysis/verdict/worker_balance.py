@@ -10,7 +10,7 @@ from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.memory_readings import NEVER_READ, memory_of_workers
 from lotus.analysis.samples.operation_statistics import making_time
 from lotus.analysis.verdict.account import Account
-from lotus.common.array_types import Floats, Ints
+from lotus.common.numbers.array_types import Floats, Ints
 
 
 def worker_table(scope: Scope, loop_account: Account) -> pd.DataFrame:

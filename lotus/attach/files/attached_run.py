@@ -14,8 +14,9 @@ from lotus.attach.files import checked_values, function_file
 from lotus.attach.stacks.frame_locals import FrameLocals
 from lotus.attach.stacks.stack_phases import Label, Site
 from lotus.attach.threads.thread_readings import ASLEEP, COLUMNS
-from lotus.common import files, redaction
 from lotus.common.errors import LotusError
+from lotus.common.storage import files
+from lotus.common.text import redaction
 from lotus.format.run_directory import ATTACHED
 from lotus.reading import launcher_readings
 from lotus.reading.launcher_record import LauncherRecord

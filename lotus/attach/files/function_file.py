@@ -8,8 +8,8 @@ import pandas as pd
 
 from lotus.analysis.attached.evidence import FunctionEvidence
 from lotus.attach.files import checked_values
-from lotus.common import files
 from lotus.common.errors import LotusError
+from lotus.common.storage import files
 from lotus.format.run_directory import FUNCTIONS
 
 SCHEMA = 1

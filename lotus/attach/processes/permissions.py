@@ -5,7 +5,7 @@ import os
 import shlex
 import sys
 
-from lotus.common.user_name import user_name
+from lotus.common.machine.user_name import user_name
 
 _POD = "kubectl debug --target=CONTAINER --profile=sysadmin"
 _CONTAINERS = f"in a container docker run --cap-add SYS_PTRACE, in a cluster {_POD}"

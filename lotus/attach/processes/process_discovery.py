@@ -10,10 +10,10 @@ from pathlib import Path
 
 from lotus.attach.processes import permissions
 from lotus.attach.processes.thread_numbers import process_of
-from lotus.common import redaction
 from lotus.common.errors import LotusError
-from lotus.common.formatting import brief_command, plain, plural
 from lotus.common.rank_launchers import OF_PYTHON
+from lotus.common.text import redaction
+from lotus.common.text.formatting import brief_command, plain, plural
 from lotus.inside.common import process_stat
 
 _PYTHON = re.compile(r"(^|/)(python|pypy)[\d.]*[a-z]*$|libpython\d")

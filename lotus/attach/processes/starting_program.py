@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from lotus.attach.processes import process_discovery
 from lotus.attach.processes.process_discovery import ProcessFacts, Program, TorchNotLoadedError
-from lotus.common.stderr import say
+from lotus.common.terminal.stderr import say
 from lotus.inside.common.process_stat import TICK_NS
 
 _YOUNG_S = 20.0  # age up to which a program may still be importing torch

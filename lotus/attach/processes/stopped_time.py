@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from lotus.common.formatting import duration
+from lotus.common.text.formatting import duration
 
 if TYPE_CHECKING:
-    from lotus.common.array_types import Bools, Ints
+    from lotus.common.numbers.array_types import Bools, Ints
 
 Span = tuple[int, int]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from lotus.common import files
+from lotus.common.storage import files
 from lotus.format.stack_frames import bare_name
 
 _MOST_BYTES, _MOST_FILES = 2 << 20, 400

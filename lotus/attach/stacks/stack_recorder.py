@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lotus.attach.processes.tied_process import TiedProcess
-from lotus.common import py_spy_program
+from lotus.common.machine import py_spy_program
 from lotus.recording.child_process import Version
 from native_map.errors import UnusableError
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 
 from lotus.attach.processes.stopped_time import StoppedTime
-from lotus.common.kernel_files import beginning
+from lotus.common.machine.kernel_files import beginning
 from lotus.inside.common import process_stat
 from lotus.recording.looks.blocked_reason import STOPPED, BlockedReasons
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from lotus.commands.common import arguments
 from lotus.common.errors import LotusError
-from lotus.common.stderr import say
+from lotus.common.terminal.stderr import say
 
 
 def add_run(parser: argparse.ArgumentParser, about: str = "", optional: bool = False) -> None:

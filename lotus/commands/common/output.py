@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lotus.common import files
 from lotus.common.errors import LotusError
+from lotus.common.storage import files
 
 _STDOUT = ("-", "/dev/stdout")
 

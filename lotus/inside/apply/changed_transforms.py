@@ -13,7 +13,7 @@ import os
 from ..cache.loader_refusal import refusal
 from ..common import patching
 from ..common.guard import edge, hook
-from ..common.loader_description import words
+from ..common.loaders.loader_description import words
 from .transform_change import TransformChange, TransformChangeError
 
 TYPE_CHECKING = False

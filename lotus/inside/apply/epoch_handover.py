@@ -8,7 +8,7 @@ remaining indices. Samples and their order stay the same.
 import itertools
 import sys
 
-from ..common.loader_description import is_iterable
+from ..common.loaders.loader_description import is_iterable
 from . import loader_attributes
 from .rng_parity import _KEY as OWN
 from .rng_parity import MadeIterator

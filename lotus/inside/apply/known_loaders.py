@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from ..common import loader_description
+from ..common.loaders import loader_description
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

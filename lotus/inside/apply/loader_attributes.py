@@ -2,7 +2,7 @@
 
 import sys
 
-from ..common.loader_description import is_iterable
+from ..common.loaders.loader_description import is_iterable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

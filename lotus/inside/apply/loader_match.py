@@ -7,7 +7,7 @@ training and validation: there the length distinguishes them. The number of leng
 when a loader is iterated, not yet when it is made.
 """
 
-from ..common import loader_description
+from ..common.loaders import loader_description
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

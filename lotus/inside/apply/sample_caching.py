@@ -18,7 +18,7 @@ from ..cache.sample_store import SampleStore
 from ..cache.transform_place import NoTransformError, TransformPlace
 from ..common import patching
 from ..common.guard import edge, hook
-from ..common.loader_description import words
+from ..common.loaders.loader_description import words
 from .changed_transforms import ChangedFetcher, at
 
 TYPE_CHECKING = False

@@ -16,7 +16,8 @@ import sys
 from contextlib import suppress
 from functools import partial
 
-from ..common import import_hook, loader_description, worker_threads
+from ..common import import_hook
+from ..common.loaders import loader_description, worker_threads
 from ..common.process_identity import is_worker
 from . import loader_attributes
 from .known_loaders import KnownLoader, KnownLoaders
@@ -131,11 +132,11 @@ class Applier:
 
     def hook_samples(self, module: "Any") -> None:
         """Let samples be cached, where a loader's plan says so."""
-        from ..common import patching, worker_errors
+        from ..common import guard, patching
         from . import sample_caching
 
         self.caching = sample_caching.active = sample_caching.SampleCaching(self)
-        errors = worker_errors.exception_wrapper
+        errors = guard.exception_wrapper
         for owner, name, around in (
             (module._DatasetKind, "create_fetcher", self.caching.create_fetcher),
             (module._utils.worker, "ExceptionWrapper", errors),
@@ -144,13 +145,13 @@ class Applier:
 
     def hook_transforms(self, module: "Any") -> None:
         """Let alternatives make samples, where a loader's plan says so."""
-        from ..common import patching, worker_errors
+        from ..common import guard, patching
         from . import changed_transforms
 
         self.changed = changed_transforms.active = changed_transforms.ChangedTransforms(self)
         for owner, name, around in (
             (module._DatasetKind, "create_fetcher", self.changed.create_fetcher),
-            (module._utils.worker, "ExceptionWrapper", worker_errors.exception_wrapper),
+            (module._utils.worker, "ExceptionWrapper", guard.exception_wrapper),
         ):
             self.undo.append(patching.listen(owner, name, "settings:alternatives", around))
 

@@ -3,8 +3,8 @@
 import sys
 from contextlib import suppress
 
+from ..common.loaders.worker_threads import fix_threads
 from ..common.process_identity import is_worker
-from ..common.worker_threads import fix_threads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

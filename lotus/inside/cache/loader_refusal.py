@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..common.guard import ask
-from ..common.loader_description import is_iterable
+from ..common.loaders.loader_description import is_iterable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

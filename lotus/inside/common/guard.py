@@ -256,3 +256,15 @@ def hide_where_ignored(recorder: Faults, error: BaseException) -> None:
 
         unraisablehook.__dict__["_lotus"] = True
         sys.unraisablehook = unraisablehook
+
+
+def exception_wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Hook for torch's `ExceptionWrapper`, which formats the traceback that a worker sends."""
+
+    def ExceptionWrapper(exc_info: Any = None, where: str = "in background") -> Any:
+        if exc_info is None:
+            kind, error, traceback = sys.exc_info()
+            exc_info = (kind, error, strip(traceback))
+        return original(exc_info, where=where)
+
+    return hook(ExceptionWrapper)

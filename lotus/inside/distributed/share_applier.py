@@ -10,8 +10,8 @@ loader's `BatchSampler` is replaced (batch_shares.py).
 import sys
 from functools import partial
 
-from ..common import loader_description
 from ..common.guard import edge, hook
+from ..common.loaders import loader_description
 from ..common.patching import hide
 from . import consensus, ddp_model
 from .batch_shares import Shared, let_change, rest, shown

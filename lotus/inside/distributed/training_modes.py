@@ -23,8 +23,9 @@ import threading
 import weakref
 from functools import partial
 
-from ..common import loader_description, patching
+from ..common import patching
 from ..common.guard import hook
+from ..common.loaders import loader_description
 from . import consensus, ddp_model
 from .agreed_model import Agreed
 from .averaging import Averaging, SynchronousAveraging

@@ -15,8 +15,8 @@ from functools import partial
 
 from ..common import alternative_files
 from ..common.clocks import clock
-from ..common.code_origin import is_installed
-from ..common.worker_threads import set_threads
+from ..common.loaders.code_origin import is_installed
+from ..common.loaders.worker_threads import set_threads
 from .input_capture import COLLATE, LOADER, InputCopyError, describe, fresh
 from .peak_memory import PeakMemory
 

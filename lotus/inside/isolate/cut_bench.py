@@ -21,9 +21,9 @@ from ..cache.loader_refusal import refusal
 from ..cache.random_sources import RandomSources
 from ..cache.sample_store import SampleStore
 from ..cache.transform_place import NoTransformError
-from ..common import loader_description
 from ..common.clocks import clock
 from ..common.guard import ask, quiet
+from ..common.loaders import loader_description
 from ..common.object_attributes import attributes
 from ..common.resident_memory import resident_bytes
 from . import access_order

@@ -21,9 +21,10 @@ import sys
 import threading
 import weakref
 
-from ..common import exchange, loader_description
-from ..common.ending import end_at_once
+from ..common.control import exchange
+from ..common.control.ending import end_at_once
 from ..common.guard import ask, hook
+from ..common.loaders import loader_description
 from ..trace import active
 from ..trace.log.log_writer import put
 from ..trace.tracer import Tracer

@@ -13,9 +13,9 @@ from ..cache.cached_samples import entry_name, inner_of, key_of
 from ..cache.fingerprints import FingerprintError
 from ..cache.loader_refusal import refusal
 from ..cache.transform_place import NoTransformError, TransformPlace, paths
-from ..common import loader_description
 from ..common.clocks import clock
 from ..common.guard import quiet
+from ..common.loaders import loader_description
 from ..common.object_attributes import attributes
 
 TYPE_CHECKING = False

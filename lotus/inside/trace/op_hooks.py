@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Protocol
 
-    from ..common.config import Config
+    from .config import Config
     from .log.counter_groups import Counters
     from .log.op_table import Definitions
     from .log.state_page import StatePage

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Protocol
 
-    from ..common.config import Config
     from . import op_hooks
+    from .config import Config
 
     class Telling(Protocol):
         """The parts of a recorder that ranges need; no range is opened while its `gate` is shut."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     _Row = TypeVar("_Row")
 
-    from ..common.config import Config
+    from .config import Config
     from .log.counter_groups import Counters
 
 _SLOWEST = 32  # samples whose path is kept, per thread

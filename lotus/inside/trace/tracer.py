@@ -84,7 +84,7 @@ class Tracer:
     @property
     def recorder(self) -> "Recorder":
         if self._recorder is None:
-            from ..common.config import Config
+            from .config import Config
             from .recorder import Recorder
 
             self._recorder = recorder = Recorder(Config(self.environ), self.stderr)
@@ -226,7 +226,7 @@ class Tracer:
         """Return the methods to listen on; raise AttributeError if one does not exist."""
         from functools import partial
 
-        from ..common import worker_errors
+        from ..common import guard
         from .loaders import loader_hooks, worker_hooks
         from .operation_stand_ins import give_back
 
@@ -256,7 +256,7 @@ class Tracer:
             *((base, name, drawing) for name in _DRAWS if hasattr(base, name)),
             (many, "_try_get_data", partial(loader_hooks.try_get_data, recorder=recorder)),
             (utils.worker, "_worker_loop", partial(worker_hooks.worker_loop, recorder=recorder)),
-            (utils.worker, "ExceptionWrapper", worker_errors.exception_wrapper),
+            (utils.worker, "ExceptionWrapper", guard.exception_wrapper),
             (kind, "create_fetcher", create_fetcher),
         ]
 

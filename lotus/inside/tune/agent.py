@@ -13,7 +13,8 @@ from contextlib import suppress
 from functools import partial
 
 from ..apply import epoch_handover, settings_applier
-from ..common import exchange, patching, worker_errors
+from ..common import guard, patching
+from ..common.control import exchange
 from ..common.guard import edge
 from ..common.process_identity import is_worker
 from . import endless_indices, iterator_hooks, switched_fetches, unsent_batches
@@ -97,7 +98,7 @@ class Agent:
             around = partial(make, agent=self)
             self.undo.append(patching.listen(owner, name, "trials", around))
         if self.config.feed:
-            errors = worker_errors.exception_wrapper
+            errors = guard.exception_wrapper
             for owner, name, other in (
                 (module._DatasetKind, "create_fetcher", unsent_batches.create_fetcher),
                 (module._utils.worker, "ExceptionWrapper", errors),

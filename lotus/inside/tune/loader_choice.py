@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import weakref
 
-from ..common import loader_description
 from ..common.guard import ask
+from ..common.loaders import loader_description
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

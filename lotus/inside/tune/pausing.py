@@ -6,7 +6,7 @@ import os
 import time
 from contextlib import suppress
 
-from ..common import deferred_interrupts
+from ..common.control import deferred_interrupts
 from ..common.guard import of_the_program
 
 TYPE_CHECKING = False

@@ -14,7 +14,7 @@ import signal
 import time
 from contextlib import suppress
 
-from ..common.ending import end_at_once as end_at_once
+from ..common.control.ending import end_at_once as end_at_once
 from .candidates.worker_processes import descendants, started
 
 TYPE_CHECKING = False

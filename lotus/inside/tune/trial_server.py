@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..common import exchange
+    from ..common.control import exchange
     from .candidates.trials import Trials
 
 

@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 from ..apply import epoch_handover
-from ..common import deferred_interrupts, exchange, loader_description
+from ..common.control import deferred_interrupts, exchange
+from ..common.loaders import loader_description
 from . import fed_training, trial_server
 from .candidates import file_offsets, trial_requests
 from .candidates.step_emulator import Step

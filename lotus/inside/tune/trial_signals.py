@@ -6,7 +6,7 @@ import signal
 import threading
 from functools import partial
 
-from ..common import deferred_interrupts
+from ..common.control import deferred_interrupts
 from ..common.guard import mark
 from .program_end import end
 

@@ -6,7 +6,7 @@ The place is a file's path or the peer of a connection, where the call takes a d
 import os
 from collections.abc import Callable
 
-from lotus.common.kernel_files import beginning
+from lotus.common.machine.kernel_files import beginning
 from lotus.inside.common import process_stat
 from lotus.inside.common.process_stat import ProcessStat
 from lotus.recording.looks.socket_peers import SocketPeers

@@ -5,7 +5,7 @@ outside.
 import contextlib
 from collections.abc import Container
 
-from lotus.common.kernel_files import beginning
+from lotus.common.machine.kernel_files import beginning
 from lotus.recording.readings.orphans import Orphans
 from lotus.recording.readings.process_times import cpu_ns
 

@@ -2,7 +2,7 @@
 
 import os
 
-from lotus.common.kernel_files import beginning
+from lotus.common.machine.kernel_files import beginning
 
 _MOST = 256  # files; others are opened each time
 _LENGTH = 1024  # bytes

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from lotus.common import host, memory_headroom
-from lotus.common.kernel_files import contents, count_of
+from lotus.common.machine import host, memory_headroom
+from lotus.common.machine.kernel_files import contents, count_of
 from lotus.inside.common.process_stat import TICK_NS
 
 _MOST = 2048  # readings; then every second one is dropped, and they are made half as often

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Container
 
-from lotus.common.kernel_files import contents
+from lotus.common.machine.kernel_files import contents
 from lotus.inside.common import process_stat
 from lotus.recording.readings.parents import descends
 

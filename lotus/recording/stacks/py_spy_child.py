@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from lotus.common import py_spy_program
-from lotus.common.py_spy_program import ABSENT, FORBIDDEN
+from lotus.common.machine import py_spy_program
+from lotus.common.machine.py_spy_program import ABSENT, FORBIDDEN
 from lotus.recording.py_spy_sidecar import forbidden_by_yama
 from lotus.recording.stacks.source_texts import texts_of
 

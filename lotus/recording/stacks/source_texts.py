@@ -5,7 +5,7 @@ import itertools
 import os
 from collections.abc import Iterable
 
-from lotus.common import redaction
+from lotus.common.text import redaction
 from lotus.format import stack_frames
 
 # So many lines, so many characters of each, of files of so many bytes at most.

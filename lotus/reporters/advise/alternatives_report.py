@@ -6,8 +6,9 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from lotus.advise.ceilings import MOST
-from lotus.common import decoder_name, files
-from lotus.common.formatting import duration, factor_between, plain, plural, share, size
+from lotus.common.storage import files
+from lotus.common.text import decoder_name
+from lotus.common.text.formatting import duration, factor_between, plain, plural, share, size
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
 from lotus.reporters.base.status_line import StatusLine
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lotus.advise import applied_alternatives
 from lotus.advise.ceilings import ALL, EXACT
 from lotus.advise.tried_alternatives import WORTH
-from lotus.common.formatting import factor_between, plain
+from lotus.common.text.formatting import factor_between, plain
 from lotus.reporters.base.console import print_paragraph
 
 if TYPE_CHECKING:

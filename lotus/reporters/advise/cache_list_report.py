@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from lotus.common.formatting import plain, plural, size
+from lotus.common.text.formatting import plain, plural, size
 from lotus.reporters.base.console import LEFT, RIGHT, print_table
 from lotus.settings.sample_caches import ListedCache
 

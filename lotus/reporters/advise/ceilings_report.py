@@ -6,9 +6,17 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from lotus.advise.ceilings import ALL, EXACT, FREE, MOST, REAL, SAME, STALLS, UNSENT
-from lotus.common import files
-from lotus.common.formatting import MISSING, amount, duration, factor_between, plain, plural, share
-from lotus.common.stderr import say
+from lotus.common.storage import files
+from lotus.common.terminal.stderr import say
+from lotus.common.text.formatting import (
+    MISSING,
+    amount,
+    duration,
+    factor_between,
+    plain,
+    plural,
+    share,
+)
 from lotus.reporters.advise import alternatives_report
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
 from lotus.reporters.base.status_line import StatusLine

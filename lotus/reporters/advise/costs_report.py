@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from lotus.common.formatting import MISSING, duration, plain, plural, share
+from lotus.common.text.formatting import MISSING, duration, plain, plural, share
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
 
 if TYPE_CHECKING:

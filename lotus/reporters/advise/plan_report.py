@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lotus.advise.cache_plan import LEAST_SAVED, RAM
-from lotus.common import files
-from lotus.common.formatting import MISSING, command, duration, plain, plural, share, size
+from lotus.common.storage import files
+from lotus.common.text.formatting import MISSING, command, duration, plain, plural, share, size
 from lotus.reporters.advise import costs_report
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
 from lotus.settings.tuned_file import DEFAULT

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lotus.common.formatting import plain, shorten
+from lotus.common.text.formatting import plain, shorten
 from lotus.reporters.base.display_names import shorten_apart
 from lotus.reporters.base.page import COLOURS
 

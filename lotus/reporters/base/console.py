@@ -8,8 +8,8 @@ from typing import IO, TYPE_CHECKING, Any
 import pandas as pd
 
 from lotus.analysis.common.columns import plain_value
-from lotus.common.formatting import duration, size
-from lotus.common.stderr import printable
+from lotus.common.terminal.stderr import printable
+from lotus.common.text.formatting import duration, size
 from lotus.reporters.base.display_names import shorten_apart
 from lotus.reporters.base.grey_cells import GreyCell
 

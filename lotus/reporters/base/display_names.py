@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lotus.common.formatting import operation_name, plain, shorten
+from lotus.common.text.formatting import operation_name, plain, shorten
 
 _INDENT, _ELSEWHERE = 2, "(inside others)"
 

@@ -5,7 +5,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from lotus.common.stderr import is_harmless, printable
+from lotus.common.terminal.stderr import is_harmless, printable
 
 
 class HarmlessConsole(Console):

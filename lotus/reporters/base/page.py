@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from lotus.common import files
 from lotus.common.errors import LotusError
-from lotus.common.formatting import plain
+from lotus.common.storage import files
+from lotus.common.text.formatting import plain
 from lotus.reporters.base.grey_cells import GreyCell
 
 # Okabe and Ito, "Color Universal Design" (2008), without black: distinct for colour-blind readers.

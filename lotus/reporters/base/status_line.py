@@ -3,7 +3,7 @@
 import contextlib
 import os
 
-from lotus.common.formatting import plain
+from lotus.common.text.formatting import plain
 
 
 class StatusLine:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from lotus.analysis.common.columns import records
-from lotus.common.formatting import (
+from lotus.common.text.formatting import (
     MISSING,
     amount,
     duration,

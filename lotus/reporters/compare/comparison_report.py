@@ -9,7 +9,7 @@ from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from lotus.analysis.common.columns import plain_value, records
-from lotus.common.formatting import (
+from lotus.common.text.formatting import (
     MISSING,
     amount,
     big,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lotus.analysis.common.columns import records
-from lotus.common.formatting import MISSING, big, duration, operation_name, plain, share
+from lotus.common.text.formatting import MISSING, big, duration, operation_name, plain, share
 from lotus.compare.cpu_pair import TOP_DOWN, CpuPair
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table, rows_of
 from lotus.reporters.base.page import Chart, Table

@@ -19,7 +19,7 @@ import termios
 import threading
 from pathlib import Path
 
-from lotus.common.stderr import say
+from lotus.common.terminal.stderr import say
 
 _EVERY_S, _EVERY_ELSEWHERE_S = 10.0, 60.0
 _LOOK_S = 2.0  # a stop is reported at most this long after it is known

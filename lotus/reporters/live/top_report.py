@@ -27,8 +27,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lotus.analysis.common.loader_titles import title_of
-from lotus.common import files
-from lotus.common.formatting import (
+from lotus.common.storage import files
+from lotus.common.text.formatting import (
     amount,
     duration,
     operation_name,

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from lotus.common import files
 from lotus.common.errors import LotusError
+from lotus.common.storage import files
 from lotus.format import run_claim
 from lotus.live import stack_dump
 from lotus.live.follower import Watch

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from lotus.analysis.common.columns import records
-from lotus.common.formatting import amount, big, library, operation_name, plain, share, shorten
+from lotus.common.text.formatting import amount, big, library, operation_name, plain, share, shorten
 from lotus.mapping.function_mapping import Applied
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table, rows_of, tight
 from native_map.paper.function_counts import TOPDOWN

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from lotus.common.formatting import amount, operation_name, plain, share
+from lotus.common.text.formatting import amount, operation_name, plain, share
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table, rows_of, tight
 
 if TYPE_CHECKING:

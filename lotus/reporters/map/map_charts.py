@@ -10,7 +10,7 @@ from lotus.analysis.counters.function_profile import (
     functions_by_operation,
     per_call,
 )
-from lotus.common.formatting import amount, big, operation_name, plain, plural, share
+from lotus.common.text.formatting import amount, big, operation_name, plain, plural, share
 from lotus.reporters.base.chart_parts import bars_height, label, names_axis
 from lotus.reporters.base.console import LEFT, RIGHT, rows_of, tight
 from lotus.reporters.base.page import COLOURS, Chart, Table

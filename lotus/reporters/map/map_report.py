@@ -12,7 +12,8 @@ from lotus.analysis.common.columns import records
 from lotus.analysis.counters.counter_metrics import COLLATE, REST
 from lotus.analysis.counters.function_profile import MapSummary
 from lotus.analysis.counters.topdown import SMT, meaning, nodes, remarks
-from lotus.common.formatting import (
+from lotus.common.numbers.statistics import wilson
+from lotus.common.text.formatting import (
     MISSING,
     amount,
     big,
@@ -24,7 +25,6 @@ from lotus.common.formatting import (
     share,
     shorten,
 )
-from lotus.common.statistics import wilson
 from lotus.joining.python_stacks import LOTUS
 from lotus.reporters.base.console import (
     LEFT,

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from lotus.analysis.common.columns import records
-from lotus.common.formatting import amount, big, operation_name, plain, plural, share
+from lotus.common.text.formatting import amount, big, operation_name, plain, plural, share
 from lotus.mapping.function_mapping import Judged
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table, rows_of, tight
 from native_map.estimate.validation import ENOUGH, NEAR, WIDE

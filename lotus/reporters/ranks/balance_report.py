@@ -11,7 +11,7 @@ from lotus.balance.mode_prediction import WAITS, Modes, PredictedMode
 from lotus.balance.more_workers import MoreWorkers
 from lotus.balance.split import BatchSplit, RankShare
 from lotus.balance.step_prediction import Predicted
-from lotus.common.formatting import MISSING, amount, plain, plural, seconds, share
+from lotus.common.text.formatting import MISSING, amount, plain, plural, seconds, share
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
 from lotus.settings import share_plan
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lotus.balance.job_whatif import JobPrediction
-from lotus.common.formatting import MISSING, amount, plain, seconds, share
+from lotus.common.text.formatting import MISSING, amount, plain, seconds, share
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
 from lotus.tune.simulation import model_error
 from lotus.tune.simulation.job_simulation import JobOutcome

@@ -6,7 +6,7 @@ import numpy as np
 
 from lotus.analysis.ranks.rank_steps import Cells, RankSteps, binned
 from lotus.analysis.ranks.rank_verdict import RankSummary
-from lotus.common.formatting import plain, shorten
+from lotus.common.text.formatting import plain, shorten
 from lotus.reporters.base.chart_parts import label
 from lotus.reporters.base.console import LEFT, RIGHT, tight
 from lotus.reporters.base.page import Chart, Section, Table, packed

@@ -8,7 +8,15 @@ import numpy as np
 from lotus.analysis.common.columns import float_column, records
 from lotus.analysis.ranks.rank_reasons import Why
 from lotus.analysis.ranks.rank_verdict import LEAST_STEPS, LastShare, RankSummary, Straggler
-from lotus.common.formatting import amount, duration, operation_name, plain, plural, share, shorten
+from lotus.common.text.formatting import (
+    amount,
+    duration,
+    operation_name,
+    plain,
+    plural,
+    share,
+    shorten,
+)
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table, rows_of, tight
 
 if TYPE_CHECKING:  # rich is imported when there is something to print

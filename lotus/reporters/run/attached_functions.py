@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from lotus.analysis.attached import phases, sampled_functions
 from lotus.analysis.attached.sampled_functions import FunctionSummary, OperationSamples
-from lotus.common.formatting import amount, operation_name, plain, share
+from lotus.common.text.formatting import amount, operation_name, plain, share
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table, rows_of
 
 if TYPE_CHECKING:  # rich is imported when there is something to print

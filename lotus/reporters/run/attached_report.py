@@ -10,7 +10,7 @@ from lotus.analysis.attached.loader_settings import LoaderSettings
 from lotus.analysis.attached.sampled_verdict import AttachedSummary, LoopSummary
 from lotus.analysis.verdict.rest_of_causes import rest_of
 from lotus.analysis.verdict.verdict import Verdict
-from lotus.common.formatting import (
+from lotus.common.text.formatting import (
     amount,
     brief_command,
     duration,

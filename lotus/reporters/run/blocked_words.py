@@ -11,7 +11,7 @@ from lotus.analysis.observations.blocked_time import ELSEWHERE, FEW, LEAST_LOOKS
 from lotus.analysis.observations.looked_parts import MAKING
 from lotus.analysis.observations.places import BlockedPlace
 from lotus.analysis.verdict.causes.waiting import REASONS
-from lotus.common.formatting import operation_name, plain, share
+from lotus.common.text.formatting import operation_name, plain, share
 from lotus.reporters.base.console import rows_of
 
 _NAMES = {

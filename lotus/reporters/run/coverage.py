@@ -13,7 +13,7 @@ from lotus.analysis.verdict.causes.outside import OUTSIDE
 from lotus.analysis.verdict.causes.prefetch import PREFETCH
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE
 from lotus.analysis.verdict.verdict import STANDSTILL, Cause, Verdict
-from lotus.common.formatting import (
+from lotus.common.text.formatting import (
     amount,
     brief_command,
     duration,

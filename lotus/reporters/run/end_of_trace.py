@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lotus.common import host
 from lotus.common.errors import LotusError
-from lotus.common.progress import progress
+from lotus.common.machine import host
+from lotus.common.terminal.progress import progress
 from lotus.reading import missing_data
 from lotus.recording.launcher import ProgramOutcome
 

@@ -14,7 +14,7 @@ from lotus.analysis.samples.operation_statistics import IDLE
 from lotus.analysis.summary import LoaderSummary
 from lotus.analysis.verdict.causes.training_step import TRACING
 from lotus.analysis.verdict.verdict import Cause
-from lotus.common.formatting import amount, duration, operation_name, share
+from lotus.common.text.formatting import amount, duration, operation_name, share
 from lotus.reporters.base.chart_parts import (
     BLUE,
     GREEN,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from lotus.analysis.machine.machine_state import MachineState
-from lotus.common.formatting import duration, plural, share, size
+from lotus.common.text.formatting import duration, plural, share, size
 
 _LEAST_SHARE = 0.01  # less of a stall is ordinary
 _LEAST_MHZ = 100.0  # by which the frequency varies, to be parts

@@ -9,7 +9,7 @@ from typing import Any
 from lotus.analysis.summary import LoaderSummary, Summary
 from lotus.analysis.verdict.rest_of_causes import RestOfCauses, rest_of
 from lotus.analysis.verdict.verdict import Cause, Verdict
-from lotus.common.formatting import amount, duration, plain, share, shorten
+from lotus.common.text.formatting import amount, duration, plain, share, shorten
 from lotus.reporters.run import cached_results, coverage, trial
 
 _MOST_CAUSES, _MOST_LINES, _WIDTH = 5, 3, 300

@@ -10,7 +10,7 @@ from typing import Any
 from lotus.analysis.summary import LoaderSummary
 from lotus.analysis.verdict.rest_of_causes import rest_of
 from lotus.analysis.verdict.verdict import Cause
-from lotus.common.formatting import amount, duration, operation_name, plain, share
+from lotus.common.text.formatting import amount, duration, operation_name, plain, share
 from lotus.reporters.base.console import LEFT, RIGHT, tight, tight_size
 from lotus.reporters.run import blocked_words
 

@@ -14,7 +14,7 @@ from lotus.analysis.summary import LoaderSummary, Summary
 from lotus.analysis.timelines import time_series
 from lotus.analysis.timelines.lanes import lanes
 from lotus.analysis.verdict.verdict import Verdict
-from lotus.common.formatting import amount, brief_command, duration, plain, plural, share
+from lotus.common.text.formatting import amount, brief_command, duration, plain, plural, share
 from lotus.reading.run import Run
 from lotus.reporters.base import page
 from lotus.reporters.base.console import LEFT, RIGHT, rows_of

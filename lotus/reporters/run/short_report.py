@@ -15,7 +15,7 @@ from lotus.analysis.verdict.causes.training_step import TRACING
 from lotus.analysis.verdict.rest_of_causes import is_of_loop, left_share
 from lotus.analysis.verdict.ruled_out import LITTLE
 from lotus.analysis.verdict.verdict import Cause, Verdict
-from lotus.common.formatting import amount, duration, plain, plural, share, shorten
+from lotus.common.text.formatting import amount, duration, plain, plural, share, shorten
 from lotus.reporters.ranks import rank_report
 from lotus.reporters.run import coverage, next_steps, time_bars, trial
 

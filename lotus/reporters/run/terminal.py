@@ -9,7 +9,7 @@ from lotus.analysis.observations.blocked_time import not_known, noticeable
 from lotus.analysis.samples.slow_batches import SLOW_TIMES
 from lotus.analysis.summary import LoaderSummary, Summary, summarise
 from lotus.analysis.verdict.verdict import Verdict
-from lotus.common.formatting import duration, plain, plural, share
+from lotus.common.text.formatting import duration, plain, plural, share
 from lotus.reporters.base.console import LEFT, plain_console, print_paragraph, print_table, rows_of
 from lotus.reporters.base.display_names import tree
 from lotus.reporters.map import map_report

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from lotus.analysis.summary import Summary
 from lotus.analysis.verdict import run_time
-from lotus.common.formatting import duration, plain, share, shorten
+from lotus.common.text.formatting import duration, plain, share, shorten
 
 WAITING, TRAINING = "waiting for data", "training step"
 _WORDS = {

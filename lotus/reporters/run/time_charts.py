@@ -11,7 +11,7 @@ from lotus.analysis.summary import LoaderSummary
 from lotus.analysis.timelines import lanes as lane_kinds
 from lotus.analysis.timelines.lanes import Lanes
 from lotus.analysis.timelines.time_series import MEASURES
-from lotus.common.formatting import amount, duration, operation_name, plain, size
+from lotus.common.text.formatting import amount, duration, operation_name, plain, size
 from lotus.reporters.base.chart_parts import (
     BLUE,
     GREY,

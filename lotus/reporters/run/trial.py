@@ -12,7 +12,7 @@ from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS
 from lotus.analysis.verdict.causes.work import OPERATION
 from lotus.analysis.verdict.verdict import Cause
 from lotus.common import tunable_loop
-from lotus.common.formatting import factor, plain
+from lotus.common.text.formatting import factor, plain
 from lotus.format.run_directory import RUNS
 
 _NARROW = 0.02  # an interval of less is not shown

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lotus.analysis.verdict.verdict import Verdict
-from lotus.common.formatting import plain
+from lotus.common.text.formatting import plain
 from lotus.reporters.base.console import print_paragraph
 from lotus.reporters.run import coverage
 

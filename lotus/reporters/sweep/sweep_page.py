@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lotus.common.formatting import amount, big, duration, operation_name, plain, share, size
+from lotus.common.text.formatting import amount, big, duration, operation_name, plain, share, size
 from lotus.reporters.base.chart_parts import label
 from lotus.reporters.base.console import LEFT, RIGHT
 from lotus.reporters.base.page import COLOURS, Chart, Section, Table

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from lotus.common import redaction
-from lotus.common.formatting import amount, command, duration, plain, plural, shorten
-from lotus.common.stderr import say
+from lotus.common.terminal.stderr import say
+from lotus.common.text import redaction
+from lotus.common.text.formatting import amount, command, duration, plain, plural, shorten
 from lotus.settings.space import Setting
 from lotus.sweep.sweep_record import Sweep
 from lotus.sweep.sweep_runner import Made, Progress, Swept

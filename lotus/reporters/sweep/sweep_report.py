@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from lotus.analysis.common.columns import plain_value, records
-from lotus.common import redaction
-from lotus.common.formatting import (
+from lotus.common.text import redaction
+from lotus.common.text.formatting import (
     amount,
     big,
     command,

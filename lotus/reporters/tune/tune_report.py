@@ -9,8 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lotus.common.formatting import MISSING, amount, command, duration, plain, plural, share, size
-from lotus.common.stderr import say
+from lotus.common.terminal.stderr import say
+from lotus.common.text.formatting import (
+    MISSING,
+    amount,
+    command,
+    duration,
+    plain,
+    plural,
+    share,
+    size,
+)
 from lotus.reporters.base.console import RIGHT, print_paragraph, print_table
 from lotus.reporters.base.status_line import StatusLine
 

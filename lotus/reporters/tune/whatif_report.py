@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from lotus.common.formatting import MISSING, amount, plain, seconds, share, size
+from lotus.common.text.formatting import MISSING, amount, plain, seconds, share, size
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
 from lotus.tune.simulation import model_error
 from lotus.tune.simulation.bottleneck import Binding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from lotus.common import declared
+from lotus.common.storage import declared
 from lotus.inside.tune.candidates import trial_requests
 from lotus.inside.tune.candidates.trial_requests import Opened, Reply, Request
 from lotus.settings.space import Setting

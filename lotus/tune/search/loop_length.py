@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 from lotus.common import tunable_loop
-from lotus.common.formatting import duration, plural
+from lotus.common.text.formatting import duration, plural
 from lotus.tune.program.program import Watched
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lotus.common import host, memory_headroom
-from lotus.common.formatting import size
-from lotus.common.memory_headroom import Headroom
+from lotus.common.machine import host, memory_headroom
+from lotus.common.machine.memory_headroom import Headroom
+from lotus.common.text.formatting import size
 from lotus.inside.common import process_stat
 from lotus.inside.tune.pausing import LOCAL_WORLDS
 

@@ -5,8 +5,8 @@ It is pure: costs of one worker and limits of the machine go in, a verdict with 
 
 from dataclasses import dataclass
 
-from lotus.common.formatting import amount, plural, size
-from lotus.common.memory_headroom import Headroom
+from lotus.common.machine.memory_headroom import Headroom
+from lotus.common.text.formatting import amount, plural, size
 from lotus.settings.space import Setting
 from lotus.tune.search.machine_limits import MachineLimits
 from lotus.tune.search.resource_costs import ResourceCosts

@@ -15,7 +15,7 @@ import pandas as pd
 from lotus.analysis.common.columns import float_column, int_column
 from lotus.analysis.counters.counter_metrics import BASE as COUNTER_BASE
 from lotus.analysis.counters.counter_metrics import REST, counter_table, events_of
-from lotus.common.formatting import operation_name, plural
+from lotus.common.text.formatting import operation_name, plural
 from lotus.settings.space import Setting
 from native_map.events.event_model import EventTable
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lotus.common import files
 from lotus.common.errors import LotusError
-from lotus.common.formatting import amount, duration, plural, share
+from lotus.common.storage import files
+from lotus.common.text.formatting import amount, duration, plural, share
 from lotus.settings import tuned_file
 from lotus.settings.space import PARAMETERS, Measurement, Setting
 from lotus.settings.tuned_file import Entry, Tuned

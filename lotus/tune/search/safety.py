@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from lotus.common.memory_headroom import Headroom
+from lotus.common.machine.memory_headroom import Headroom
 from lotus.inside.tune.candidates.trial_requests import TrialBlock
 from lotus.settings.space import TORCH_PREFETCH, Setting
 from lotus.tune.program.program import Watched

@@ -8,7 +8,7 @@ import re
 import statistics
 from collections.abc import Sequence
 
-from lotus.common.formatting import amount, duration, plural, share, size
+from lotus.common.text.formatting import amount, duration, plural, share, size
 from lotus.settings.space import Setting
 from lotus.tune.program.program import Watched
 from lotus.tune.search.default_space import step_of

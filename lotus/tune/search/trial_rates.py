@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lotus.common.statistics import t_quantile
+from lotus.common.numbers.statistics import t_quantile
 from lotus.inside.tune.candidates.trial_requests import Opened, TrialBlock
 from lotus.settings.space import Observed, Setting
 

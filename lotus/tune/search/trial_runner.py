@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from lotus.common.formatting import duration, plural
+from lotus.common.text.formatting import duration, plural
 from lotus.inside.tune.candidates.trial_requests import (
     SLOW_BATCHES,
     Close,

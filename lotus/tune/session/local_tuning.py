@@ -108,7 +108,7 @@ def _interrupts_kept() -> Iterator[None]:
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    breaks: Any = importlib.import_module("_lotus_inside.common.deferred_interrupts")
+    breaks: Any = importlib.import_module("_lotus_inside.common.control.deferred_interrupts")
     insisting = breaks.Insisting()
 
     def interrupt(number: int, frame: object) -> None:
@@ -263,6 +263,8 @@ class WithThreads:
 
     def __call__(self, worker: int) -> None:
         load_inside()
-        importlib.import_module("_lotus_inside.common.worker_threads").fix_threads(self.threads)
+        importlib.import_module("_lotus_inside.common.loaders.worker_threads").fix_threads(
+            self.threads
+        )
         if self.function is not None:
             self.function(worker)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from lotus.common import files
+from lotus.common.storage import files
 from lotus.inside.tune.candidates.trial_requests import Close, Reply, Request, Train
 from lotus.settings.space import Setting
 from lotus.tune.program.program import TrialError, TrialsForbiddenError, Watched

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from lotus.common import files
 from lotus.common.errors import LotusError
-from lotus.common.stderr import say
+from lotus.common.storage import files
+from lotus.common.terminal.stderr import say
 from lotus.format.manifest import TraceSettings
 from lotus.recording import launcher, program_environment
 from lotus.recording.launcher import ProgramOutcome

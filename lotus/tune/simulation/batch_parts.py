@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.common.columns import batch_rows, flag, float_column, int_column
-from lotus.common.array_types import Bools, Floats, Ints
+from lotus.common.numbers.array_types import Bools, Floats, Ints
 
 # The parts of a batch that are not operations.
 COLLATE, OWN = "collate", "data set"

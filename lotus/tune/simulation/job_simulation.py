@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lotus.analysis.replay.loader_replay import Replay, replay
-from lotus.common.array_types import Floats, Ints
+from lotus.common.numbers.array_types import Floats, Ints
 
 COLLECTIVES = ("ring", "tree")
 

@@ -20,7 +20,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 from lotus.settings.space import Setting
 from lotus.tune.simulation.event_loop import EventLoop, Pool, Process, Queue, Waitable
 from lotus.tune.simulation.simulation_types import BatchTimeline, LoaderOutcome, Machine, Work

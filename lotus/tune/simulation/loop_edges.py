@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.common.columns import float_column, int_column, median
-from lotus.common.array_types import Bools, Floats, Ints
+from lotus.common.numbers.array_types import Bools, Floats, Ints
 from lotus.settings.space import Setting
 from lotus.tune.simulation.simulation_types import Machine
 

@@ -18,8 +18,8 @@ from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.columns import float_column, int_column, ratio, total
 from lotus.analysis.common.remade_loaders import merged, number_of
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
-from lotus.common.array_types import Bools, Floats
 from lotus.common.errors import LotusError
+from lotus.common.numbers.array_types import Bools, Floats
 from lotus.inside.trace.log.log_format import FAILED, STOPPED
 from lotus.settings.space import START_METHODS, Setting
 from lotus.tune.simulation.batch_parts import (

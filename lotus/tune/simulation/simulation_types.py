@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 from lotus.settings.space import Setting
 
 

@@ -17,7 +17,7 @@ from statistics import NormalDist
 import numpy as np
 
 from lotus.analysis.replay.loader_replay import replay
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 
 _WORKERS = (1, 2, 4, 8, 16, 32, 64, 128)
 _PREFETCHES = (1, 2, 4, 8, 16)

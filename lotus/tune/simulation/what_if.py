@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lotus.common.errors import LotusError
-from lotus.common.formatting import plain, plural
+from lotus.common.text.formatting import plain, plural
 from lotus.reading.run import load
 from lotus.settings.space import Setting
 from lotus.tune.simulation import model_error

@@ -9,7 +9,7 @@ import math
 import statistics
 from collections.abc import Collection
 
-from lotus.common.statistics import Z95
+from lotus.common.numbers.statistics import Z95
 from lotus.settings.space import Measurement, Observed, Setting
 from lotus.tune.strategies.equivalent_settings import both, twin_of, worked_out
 from lotus.tune.strategies.known_rate import KnownRate

@@ -20,7 +20,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lotus.common.statistics import Z95
+from lotus.common.numbers.statistics import Z95
 from lotus.settings.space import TORCH_PREFETCH, Measurement, Setting
 from lotus.tune.strategies.candidates import CandidateSettings
 from lotus.tune.strategies.equivalent_settings import both

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 from lotus.settings.space import TORCH_PREFETCH, Setting
 from lotus.tune.strategies.known_rate import KnownRate
 from lotus.tune.strategies.problem import Problem

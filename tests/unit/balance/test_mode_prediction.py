@@ -15,7 +15,7 @@ from lotus.balance.rank_measurements import Job, Rank
 from lotus.balance.split import BatchSplit, SplitOptions, balance
 from lotus.balance.step_prediction import predict
 from lotus.balance.time_fit import curve
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 from lotus.reporters.base.console import plain_console
 from lotus.reporters.ranks import balance_report as reporter
 from lotus.settings.tuned_file import Target

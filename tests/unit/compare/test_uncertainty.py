@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lotus.common import bootstrap
+from lotus.common.numbers import bootstrap
 from lotus.compare.uncertainty import ReplicatedValue, adjusted, difference
 
 CASES = 300

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from lotus.common.errors import LotusError
-from lotus.common.formatting import operation_name
+from lotus.common.text.formatting import operation_name
 from lotus.export import flame_graphs, formats, pprof
 from lotus.export.export_request import ExportRequest
 from lotus.export.profile_stacks import COUNT, NS, StackRow, Weight

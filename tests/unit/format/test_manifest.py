@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lotus.common import host
 from lotus.common.errors import LotusError
+from lotus.common.machine import host
 from lotus.format import manifest, run_claim, run_directory
 from lotus.format.manifest import TraceSettings
 from lotus.reading.run import load

@@ -12,7 +12,7 @@ import pytest
 
 from lotus.analysis.batches import components
 from lotus.analysis.summary import summarise
-from lotus.common.process_status import ProcessStatus
+from lotus.common.machine.process_status import ProcessStatus
 from lotus.live import log_digest
 from lotus.live.hang_detection import Doing, Loop, judge, threshold_ns
 from lotus.live.log_digest import WANTED

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from lotus.common import sparse_files
-from lotus.inside.common.config import Config
+from lotus.common.storage import sparse_files
+from lotus.inside.trace.config import Config
 from lotus.inside.trace.fetch_state import Fetch
 from lotus.inside.trace.log import log_format
 from lotus.inside.trace.recorder import Recorder

@@ -8,7 +8,7 @@ import pytest
 
 from lotus.analysis.common import columns
 from lotus.analysis.summary import summarise
-from lotus.common import long_arrays
+from lotus.common.storage import long_arrays
 from lotus.reading import batch_tables, frame_cache
 from lotus.reading.run import load
 from lotus.reporters.run import run_document

@@ -16,7 +16,7 @@ from lotus.analysis.counters.function_profile import MapSummary, summarise_map
 from lotus.analysis.summary import summarise
 from lotus.analysis.timelines import lanes as lane_kinds
 from lotus.analysis.timelines import time_series
-from lotus.common.formatting import operation_name
+from lotus.common.text.formatting import operation_name
 from lotus.joining import sample_join
 from lotus.reporters.base import chart_parts
 from lotus.reporters.base.console import plain_console

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from lotus.analysis.summary import summarise
-from lotus.common.formatting import operation_name
+from lotus.common.text.formatting import operation_name
 from lotus.reporters.base.console import LEFT, RIGHT, plain_console, print_table
 from lotus.reporters.base.display_names import shorten_apart, tree
 from lotus.reporters.run import run_document, short_report, terminal

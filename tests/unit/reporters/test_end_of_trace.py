@@ -42,7 +42,7 @@ def test_a_run_that_cannot_be_read_is_a_line(
 def test_a_run_larger_than_the_memory_is_left_to_who_asks_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lotus.common.host.available_memory", lambda: 1000)
+    monkeypatch.setattr("lotus.common.machine.host.available_memory", lambda: 1000)
     first, _ = end_of_trace.text(_run(tmp_path), ENDED, "lotus report R").splitlines()
     assert "too much" in first
 
@@ -181,7 +181,7 @@ def test_elsewhere_it_is_plain_and_bars_are_what_the_stream_can_write(
 def test_that_the_kernel_killed_for_memory_is_told_with_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("lotus.common.memory_headroom.limit", lambda: 420 << 20)
+    monkeypatch.setattr("lotus.common.machine.memory_headroom.limit", lambda: 420 << 20)
     ended, out = missing_data.ending(None, 9, 2)
     assert "SIGKILL" in ended
     assert "killed 2 processes of this cgroup (memory limit 420 MiB)" in out

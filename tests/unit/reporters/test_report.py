@@ -18,7 +18,9 @@ from lotus import cli
 from lotus.analysis.summary import summarise
 from lotus.analysis.verdict.advice.advice import NAMED
 from lotus.analysis.verdict.time_outside import with_outside
-from lotus.common import files, formatting, tunable_loop
+from lotus.common import tunable_loop
+from lotus.common.storage import files
+from lotus.common.text import formatting
 from lotus.reporters.base.console import plain_console
 from lotus.reporters.run import (
     coverage,

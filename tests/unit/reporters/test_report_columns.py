@@ -5,7 +5,7 @@ import io
 import pytest
 
 from lotus.analysis.summary import LoaderSummary, summarise
-from lotus.common.formatting import duration
+from lotus.common.text.formatting import duration
 from lotus.reporters.base.console import plain_console
 from lotus.reporters.run import loader_charts, report_columns, terminal
 from lotus.reporters.run.report_columns import BOTH, PAGE, TERMINAL, Column

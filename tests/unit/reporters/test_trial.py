@@ -11,7 +11,7 @@ from lotus.analysis.replay.gain_prediction import Prediction
 from lotus.analysis.summary import Summary, summarise
 from lotus.analysis.verdict.advice.remedy import CODE, Remedy
 from lotus.analysis.verdict.run_time import SETUP, STEP, WAIT, RunPart, RunTime
-from lotus.common.formatting import factor, operation_name
+from lotus.common.text.formatting import factor, operation_name
 from lotus.inside.common import alternative_files
 from lotus.reporters.run import short_report, trial
 from tests.unit.simulated import Plan

@@ -20,7 +20,7 @@ from lotus.analysis.attached import sampled_verdict
 from lotus.analysis.counters.function_profile import summarise_map
 from lotus.analysis.summary import summarise
 from lotus.balance.split import SplitOptions, balance
-from lotus.common import files
+from lotus.common.storage import files
 from lotus.compare import gate
 from lotus.doctor import examination
 from lotus.format import manifest

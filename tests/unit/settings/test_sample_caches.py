@@ -9,7 +9,7 @@ import pytest
 
 from lotus import cli
 from lotus.common.errors import LotusError
-from lotus.common.formatting import size
+from lotus.common.text.formatting import size
 from lotus.inside.cache.sample_store import SampleStore
 from lotus.settings import sample_caches
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 from lotus.settings.space import Setting
 from lotus.tune.simulation import formula_model
 from lotus.tune.simulation.formula_model import Scaling, Stages, fit, predict

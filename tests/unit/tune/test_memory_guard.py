@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lotus
-from lotus.common import memory_headroom
-from lotus.common.memory_headroom import Headroom
+from lotus.common.machine import memory_headroom
+from lotus.common.machine.memory_headroom import Headroom
 from lotus.settings.space import Setting
 from lotus.tune.search import machine_limits, memory_guard
 from lotus.tune.search.machine_limits import MachineLimits

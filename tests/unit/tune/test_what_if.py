@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from lotus.cli import main
-from lotus.common import files
 from lotus.common.errors import LotusError
+from lotus.common.storage import files
 from lotus.reporters.base.console import plain_console
 from lotus.reporters.tune import whatif_report as reporter
 from lotus.tune.simulation import what_if

@@ -20,7 +20,7 @@ from lotus.analysis.observations import looked_parts
 from lotus.analysis.observations.blocked_time import LEAST_LOOKS
 from lotus.analysis.observations.looks import COMPUTING, NEXT, STEP
 from lotus.common.errors import LotusError
-from lotus.common.statistics import wilson
+from lotus.common.numbers.statistics import wilson
 from tools.bench import provenance
 
 

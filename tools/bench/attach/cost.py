@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from lotus.attach.threads.thread_readings import children_of
-from lotus.common.statistics import t_quantile
+from lotus.common.numbers.statistics import t_quantile
 from tools.bench import provenance
 from tools.bench.row_file import RowFile
 

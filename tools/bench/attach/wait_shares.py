@@ -31,7 +31,7 @@ import numpy as np
 from lotus.analysis.attached import sampled_verdict
 from lotus.attach.files import attached_run
 from lotus.attach.threads.thread_readings import children_of
-from lotus.common.statistics import wilson
+from lotus.common.numbers.statistics import wilson
 from tools.bench import provenance
 from tools.bench.attach import beside_trace, first_causes
 from tools.bench.row_file import RowFile, printed

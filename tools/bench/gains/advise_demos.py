@@ -37,7 +37,7 @@ from typing import Any
 
 import torch
 
-from lotus.common import files
+from lotus.common.storage import files
 from lotus.settings import tuned_file
 from lotus.workloads.catalogue import WORKLOADS
 from tools.bench import provenance

@@ -42,7 +42,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lotus.common import host
+from lotus.common.machine import host
 from lotus.workloads.catalogue import FOLDER, WORKLOADS
 from tools.bench import provenance
 from tools.bench.measurements import RESULTS, Measurements, stoppable

@@ -105,7 +105,7 @@ def work(level: str, batches: int, run: str) -> float:
         sys.modules["_lotus_inside"] = module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         recording = importlib.import_module("_lotus_inside.trace.recorder")
-        inside = importlib.import_module("_lotus_inside.common.config")
+        inside = importlib.import_module("_lotus_inside.trace.config")
         counters = os.environ.get("LOTUS_COUNTERS", "")  # see counters.py
         name, _, option = level.partition(", --")
         environ = {"LOTUS_RUN": run, "LOTUS_LEVEL": name, "LOTUS_COUNTERS": counters}

@@ -38,8 +38,8 @@ from typing import Any
 from lotus.balance.rank_measurements import measure
 from lotus.balance.split import SplitOptions, balance
 from lotus.balance.step_prediction import predict
-from lotus.common import files
 from lotus.common.errors import LotusError
+from lotus.common.storage import files
 from lotus.reading.run import load
 from lotus.settings import share_plan as plans
 from tools.bench import provenance

@@ -24,7 +24,7 @@ from lotus.balance.least_time import least
 from lotus.balance.minmax import split
 from lotus.balance.rank_measurements import Job, Rank
 from lotus.balance.time_fit import curve
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 from lotus.tune.simulation.job_simulation import Member, simulate
 from tools.bench import provenance
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from lotus.balance.split import SplitOptions, balance
-from lotus.common import files
+from lotus.common.storage import files
 from lotus.reading.run import load
 from lotus.settings import share_plan as plans
 from tools.bench.measurements import RESULTS, Measurements, stoppable

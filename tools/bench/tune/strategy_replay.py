@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from lotus.common.statistics import Z95
+from lotus.common.numbers.statistics import Z95
 from lotus.settings.space import PARAMETERS, Measurement, Setting
 from lotus.tune.strategies import Strategy
 

@@ -30,7 +30,7 @@ from lotus.analysis.observations.own_code import (
 from lotus.analysis.replay.gain_prediction import GainPrediction
 from lotus.analysis.verdict.advice.resources import Resources, resources
 from lotus.analysis.verdict.loop_time.batch_making import core_shared
-from lotus.common import py_spy_program
+from lotus.common.machine import py_spy_program
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Literal
 from lotus.analysis.replay.gain_prediction import UNKNOWN
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.loop_time.batch_making import SHARED
-from lotus.common.formatting import plural
+from lotus.common.text.formatting import plural
 
 HEADROOM = 1.1  # over the workers that keep up on average
 # What more workers than this do to start-up, storage and network has not been tried.

@@ -9,7 +9,7 @@ from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import CODE, Remedy
 from lotus.analysis.verdict.loop_time.ledger import Ledger
-from lotus.common.array_types import Floats
+from lotus.common.numbers.array_types import Floats
 
 # The parts of a loop; the waits are what remains between its start-up and its shut-down.
 WAITS, STEP, STARTUP, SHUTDOWN = "waits", "step", "start-up", "shut-down"

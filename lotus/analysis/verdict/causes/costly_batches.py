@@ -21,8 +21,8 @@ from lotus.analysis.verdict.causes.outliers import (
 from lotus.analysis.verdict.causes.prefetch import PREFETCH, comes_first, raised, saved_words
 from lotus.analysis.verdict.loop_time.batch_making import TOGETHER
 from lotus.analysis.verdict.loop_time.ledger import Ledger
-from lotus.common.array_types import Bools
-from lotus.common.formatting import duration, plural, share
+from lotus.common.numbers.array_types import Bools
+from lotus.common.text.formatting import duration, plural, share
 
 _IDLE = 0.4  # of the workers' time: more batches ahead would hide some waits
 # Of batches, and of their making: few that take most of it.

@@ -19,7 +19,7 @@ from lotus.analysis.verdict.advice.remedy import (
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.loop_time.ledger import Ledger
-from lotus.common.formatting import duration, plural, share
+from lotus.common.text.formatting import duration, plural, share
 
 _MUCH_TAKEN = 0.1  # of the start-up
 _FAR_LONGER = 3.0  # times: what kept workers save is then a quarter of the start-up at most

@@ -12,7 +12,7 @@ from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.loop_time.batch_making import BY_CHANCE, TOGETHER
 from lotus.analysis.verdict.loop_time.ledger import Ledger
-from lotus.common.formatting import amount, duration, plural, share
+from lotus.common.text.formatting import amount, duration, plural, share
 
 
 def _interpreter(ledger: Ledger) -> Iterable[Charge]:

@@ -6,7 +6,7 @@ from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.remedy import NOTHING, Remedy
 from lotus.analysis.verdict.causes.cause_row import Charge, Evidence
 from lotus.analysis.verdict.causes.waiting import looked
-from lotus.common.formatting import amount, share
+from lotus.common.text.formatting import amount, share
 
 _MUCH = 0.25  # of the CPU time
 _MOST = 0.5  # of the making of batches: less may not be what the kernel works for

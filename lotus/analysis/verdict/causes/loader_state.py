@@ -9,7 +9,7 @@ from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.loop_time.ledger import Ledger
-from lotus.common.formatting import duration, share
+from lotus.common.text.formatting import duration, share
 
 
 def _snapshots(ledger: Ledger) -> Iterable[Charge]:

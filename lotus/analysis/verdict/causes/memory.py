@@ -8,7 +8,7 @@ from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.threads import STEP_THREADS
 from lotus.analysis.verdict.loop_time.ledger import Ledger
-from lotus.common.formatting import duration, size
+from lotus.common.text.formatting import duration, size
 
 _GRAVE = 0.02  # of the memory that is left: copies of less do no harm
 

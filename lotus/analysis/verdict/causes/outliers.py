@@ -27,8 +27,8 @@ from lotus.analysis.verdict.causes.waiting import (
 )
 from lotus.analysis.verdict.loop_time.batch_making import ALONE, BY_CHANCE
 from lotus.analysis.verdict.loop_time.ledger import Excess, Ledger
-from lotus.common.array_types import Bools
-from lotus.common.formatting import amount, duration, operation_name
+from lotus.common.numbers.array_types import Bools
+from lotus.common.text.formatting import amount, duration, operation_name
 
 _SPARE = 0.1  # of the workers' time: with less, no order of the batches makes them in time
 _SAMPLE_FACTS = {

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from lotus.analysis.observations.own_code import HotFunction
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Evidence, always
-from lotus.common.formatting import duration, plural, share
-from lotus.common.py_spy_program import ABSENT, FIXES
+from lotus.common.machine.py_spy_program import ABSENT, FIXES
+from lotus.common.text.formatting import duration, plural, share
 
 OUTSIDE_PART = "outside"  # of all loops
 _ADVICE = "No loader setting changes this: look at what the program does there"

@@ -9,7 +9,7 @@ from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import MORE_PREFETCH, set_prefetch
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.loop_time.ledger import Ledger
-from lotus.common.formatting import plural, share, size
+from lotus.common.text.formatting import plural, share, size
 
 _DEFAULT = 2  # torch's prefetch factor, where none is set
 

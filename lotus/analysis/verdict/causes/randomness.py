@@ -6,7 +6,7 @@ from lotus.analysis.data.repeated_samples import shared_generators
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
 from lotus.analysis.verdict.loop_time.ledger import Ledger
-from lotus.common.formatting import plain
+from lotus.common.text.formatting import plain
 
 
 def _charges(ledger: Ledger) -> Iterable[Charge]:

@@ -8,7 +8,7 @@ from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import CODE_NOT_WORKERS, DATA
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.loop_time.ledger import Ledger
-from lotus.common.formatting import amount, plural
+from lotus.common.text.formatting import amount, plural
 
 
 def _repeated(ledger: Ledger) -> Iterable[Charge]:

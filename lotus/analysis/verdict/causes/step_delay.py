@@ -12,7 +12,7 @@ from lotus.analysis.verdict.advice.remedy import FEWER_WORKERS
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
 from lotus.analysis.verdict.loop_time.ledger import Ledger
-from lotus.common.formatting import share
+from lotus.common.text.formatting import share
 
 # Of the time that other programs leave the step: lost to processes that could run at another time.
 _GRAVE = 0.25

@@ -24,7 +24,7 @@ from lotus.analysis.verdict.advice.remedy import DATA, FEWER_WORKERS
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
 from lotus.analysis.verdict.causes.component_looks import looks_of, place_of
 from lotus.analysis.verdict.loop_time.ledger import Ledger
-from lotus.common.formatting import amount, operation_name, share, size
+from lotus.common.text.formatting import amount, operation_name, share, size
 
 # Memory that was full, and what helps.
 KEEP_LESS = "Use fewer workers or a smaller prefetch_factor, or keep less data in memory."

@@ -23,7 +23,7 @@ from lotus.analysis.verdict.advice.remedy import NOTHING, Remedy, set_threads
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.loop_time.ledger import Ledger
-from lotus.common.formatting import duration, plural, share
+from lotus.common.text.formatting import duration, plural, share
 
 _HALF_A_CORE = 0.5
 # Of numpy and SciPy as pip installs them. It leaves the threads of torch, and so of the step.

@@ -22,7 +22,7 @@ from lotus.analysis.verdict.causes.kernel_work import (
 )
 from lotus.analysis.verdict.causes.waiting import WAITING_FACTS, look_evidence, mostly_blocked
 from lotus.analysis.verdict.loop_time.ledger import Ledger
-from lotus.common.formatting import share
+from lotus.common.text.formatting import share
 
 _MOST_OF_STEP = 0.5  # a line with more is in the title; a step that waits longer "mostly" waits
 _MOSTLY_IDLE = 0.5  # of the workers' time: more work fits into it

@@ -19,7 +19,7 @@ from lotus.analysis.verdict.advice.remedy import (
 )
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
 from lotus.analysis.verdict.loop_time.ledger import Ledger
-from lotus.common.formatting import amount, duration, share, size
+from lotus.common.text.formatting import amount, duration, share, size
 
 
 def _sending(ledger: Ledger) -> Iterable[Charge]:

@@ -54,7 +54,7 @@ from lotus.analysis.verdict.causes.waiting import (
     read_again,
 )
 from lotus.analysis.verdict.loop_time.ledger import Ledger
-from lotus.common.formatting import amount, duration, operation_name, share
+from lotus.common.text.formatting import amount, duration, operation_name, share
 
 _CHAIN = 4  # innermost calls that are named
 _SEEN = 0.1  # of the observations: less is not mentioned

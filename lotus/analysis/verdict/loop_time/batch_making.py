@@ -33,8 +33,8 @@ from lotus.analysis.samples.outlier_samples import (
     regular_distance,
 )
 from lotus.analysis.samples.slow_batches import slow_as_a_whole
-from lotus.common.array_types import Floats, Ints
-from lotus.common.long_arrays import kept
+from lotus.common.numbers.array_types import Floats, Ints
+from lotus.common.storage.long_arrays import kept
 
 # If workers use this much of the cores, they wait for a core and not for storage or a network.
 CROWDED = 0.7

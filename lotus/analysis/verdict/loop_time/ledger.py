@@ -20,8 +20,8 @@ from lotus.analysis.replay.prefetch_replay import NOTHING, Prefetch, enough_pref
 from lotus.analysis.replay.undisturbed_epochs import UndisturbedLoop, undisturbed_epochs
 from lotus.analysis.verdict.loop_time.batch_making import BatchMaking
 from lotus.analysis.verdict.loop_time.split_waits import split_waits
-from lotus.common import long_arrays
-from lotus.common.array_types import Bools, Floats
+from lotus.common.numbers.array_types import Bools, Floats
+from lotus.common.storage import long_arrays
 
 # An operation is cold where at least this much of its time went to storage; time in which others
 # had its core does not count.

@@ -9,8 +9,8 @@ from lotus.analysis.batches.components import first_excess
 from lotus.analysis.batches.waits import PHASES, paced, wait_phases
 from lotus.analysis.common.columns import flag, float_column, mean, total
 from lotus.analysis.verdict.loop_time.batch_making import BatchMaking
-from lotus.common.array_types import Floats
-from lotus.common.long_arrays import kept
+from lotus.common.numbers.array_types import Floats
+from lotus.common.storage.long_arrays import kept
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,17 @@ import types
 import weakref
 
 from ...common.clocks import clock
-from ...common.code_origin import nearest, place
-from ...common.compute_threads import library_threads_set, threads_set_at, torch_threads
 from ...common.guard import ask, edge
-from ...common.library_consumers import facts_of_caller
-from ...common.loader_description import length_of
-from ...common.loader_origin import Built, look
+from ...common.loaders.code_origin import nearest, place
+from ...common.loaders.loader_description import length_of
+from ...common.loaders.loader_origin import Built, look, role_of_data
 from ...common.object_attributes import attributes
 from ...common.process_identity import rank_of_process
-from ...common.variable_names import role_of_data
 from ..log import state_page
 from ..log.log_format import UNMEASURED
 from ..log.rusage import cpus, peak, run_delay_ns
+from .compute_threads import library_threads_set, threads_set_at, torch_threads
+from .library_consumers import facts_of_caller
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-from ...common import worker_errors
+from ...common import guard
 from ...common.clocks import clock
 from ...common.guard import hide_our_frames, hook
 from . import loader_hooks, worker_hooks
@@ -58,7 +58,7 @@ def plan(
         (worker, "_worker_loop", worker_loop),
         # The same function: a spawned worker looks it up by the name of its module.
         (module, "_worker_loop", lambda _: vars(worker)["_worker_loop"]),
-        (worker, "ExceptionWrapper", worker_errors.exception_wrapper),
+        (worker, "ExceptionWrapper", guard.exception_wrapper),
         (worker, "_make_state_dict", in_worker),
         (states, "generate_delta", in_worker),
         *((many, name, in_next) for name in _IN_NEXT),

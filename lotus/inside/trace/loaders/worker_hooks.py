@@ -8,10 +8,10 @@ import threading
 import time
 
 from ...common.clocks import clock
-from ...common.compute_threads import torch_threads
 from ...common.guard import ask, guarded, hook, quiet
 from ..log import rusage, state_page
 from . import spawn_hooks
+from .compute_threads import torch_threads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 else:
     import collections
 
-    from ...common.standard_library import resource
+    from .standard_library import resource
 
     OpenGroups = collections.namedtuple(
         "OpenGroups", "groups turn cost_ns pinned thread", module=__name__

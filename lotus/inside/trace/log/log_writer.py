@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import resource
     from collections.abc import Callable
 else:
-    from ...common.standard_library import resource
+    from .standard_library import resource
 # Least descriptor of the log, so that the program gets the same descriptors as without lotus.
 _LOWEST = 500
 TOO_LARGE = -2

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import resource
 else:
-    from ...common.standard_library import resource
+    from .standard_library import resource
 
 _SCHEDSTAT = b"/proc/thread-self/schedstat"
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC

@@ -12,8 +12,8 @@ import os
 import sys
 
 from ...common.clocks import clock
-from ...common.config import LEVELS
 from ...common.guard import ask, guarded, quiet
+from ..config import LEVELS
 from . import log_format, rusage, state_page
 from .log_writer import Log, append, append_line, first_fault, identity
 from .op_table import Definitions
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from ...common.config import Config
+    from ..config import Config
 
 
 def _text(thing: object) -> Any:

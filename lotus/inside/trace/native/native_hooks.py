@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ...common.config import Config
+    from ..config import Config
     from ..op_hooks import Recorder
 
 VERSION = 2  # of `_hooks.c`

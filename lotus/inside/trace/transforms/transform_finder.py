@@ -11,12 +11,12 @@ import sys
 import types
 import weakref
 
-from ...common import captured_objects, patching
+from ...common import patching
 from ...common.guard import hook, of_the_program, quiet
 from ...common.object_attributes import attributes, original_of
 from ..called_function import function_of
 from ..operation_stand_ins import is_stand_in, label, numbered, stand_in
-from . import augment_hooks, stream_stages
+from . import augment_hooks, captured_objects, stream_stages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 
 from ...apply import loader_attributes
-from ...common import deferred_interrupts
-from ...common.loader_description import is_iterable
+from ...common.control import deferred_interrupts
+from ...common.loaders.loader_description import is_iterable
 from . import batch_contents, teardown
 from .watchdog import CandidateError, Watchdog, held, let_go
 from .worker_processes import OwnUsage, Usage

@@ -17,7 +17,7 @@ import sys
 import time
 import warnings
 
-from ...common.deferred_interrupts import breakable
+from ...common.control.deferred_interrupts import breakable
 from .watchdog import CandidateError, held, signal_words, words
 from .worker_processes import descendants, kill_remaining
 

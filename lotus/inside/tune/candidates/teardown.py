@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing import connection
 
-from ...common.deferred_interrupts import breakable
+from ...common.control.deferred_interrupts import breakable
 from .watchdog import CandidateError, Watchdog, held
 from .worker_processes import descendants, kill_remaining
 

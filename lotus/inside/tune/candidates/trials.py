@@ -15,8 +15,8 @@ import time
 from dataclasses import replace
 
 from ...apply import loader_attributes
-from ...common import loader_description
 from ...common.guard import ask
+from ...common.loaders import loader_description
 from . import file_offsets, stream_epochs, teardown, worker_processes
 from .candidate_loader import Loading, accelerator, copy_of
 from .forked_child import once

@@ -16,7 +16,7 @@ import traceback as tracebacks
 from contextlib import contextmanager
 from multiprocessing import connection
 
-from ...common import deferred_interrupts
+from ...common.control import deferred_interrupts
 from ...common.guard import mark, of_the_program
 
 TYPE_CHECKING = False

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lotus.common import memory_headroom
-from lotus.common.memory_headroom import Headroom
+from lotus.common.machine import memory_headroom
+from lotus.common.machine.memory_headroom import Headroom
 from lotus.recording.readings import machine_load
 from lotus.recording.readings.machine_load import MachineLoad
 

@@ -13,7 +13,7 @@ from lotus.analysis.verdict.causes import storage, work
 from lotus.analysis.verdict.causes.cause_row import Charge
 from lotus.analysis.verdict.causes.work import OPERATION
 from lotus.analysis.verdict.verdict import Verdict
-from lotus.common.formatting import size
+from lotus.common.text.formatting import size
 from lotus.reporters.run.terminal import report
 from tests.unit.analysis.observations.test_looks import slow, with_looks
 from tests.unit.analysis.verdict.causes.test_causes import judged

@@ -1,0 +1,1 @@
+"""This machine: its cores, memory, processes, users and programs."""

@@ -1,0 +1,1 @@
+"""Statistics, and the types of numpy's arrays."""

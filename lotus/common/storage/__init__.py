@@ -1,0 +1,1 @@
+"""Files: read safely, written atomically, checked, sparse, or as memory."""

@@ -1,0 +1,1 @@
+"""What a command writes to its terminal, and Ctrl-C there."""

@@ -1,0 +1,1 @@
+"""Texts that people read: numbers and names in words, without secrets."""
