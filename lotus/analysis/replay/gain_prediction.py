@@ -154,15 +154,21 @@ class GainPrediction:
         return self._times(self._workers, self._prefetch)
 
     def _times(
-        self, workers: int, prefetch: int, sending_ns: float = 0.0, longer: float = 1.0
+        self,
+        workers: int,
+        prefetch: int,
+        sending_ns: float = 0.0,
+        longer: float = 1.0,
+        helpers: bool = True,
     ) -> Floats:
         """Return the duration of each drawn epoch after its first batch (draws,).
 
         `sending_ns`: what each batch costs its worker, and the loop, more than is known. `longer`:
-        times as long as before, of each step.
+        times as long as before, of each step. `helpers`: a worker also does what other threads of
+        the process did, if that was work.
         """
         made, delivery, step, _, fetch = np.moveaxis(self._drawn, 2, 0)
-        made, step = made + sending_ns if workers else fetch, step * longer
+        made, step = made + sending_ns if workers and helpers else fetch, step * longer
         every = np.ones(made.shape[1], np.int64)
         outcome = replay(
             made, step + sending_ns, workers * every, prefetch * every, delivery=delivery
@@ -188,18 +194,25 @@ class GainPrediction:
             longer = _SHARED_STEP_AT_WORST if loses else 1.0
             worst = self._times(workers, prefetch, sending, longer)
             low, _, _ = self._gains(workers, worst, _AT_WORST * extra, sending)
-            _, _, high = self._gains(workers, self._times(workers, prefetch), 0.0)
+            # Other threads of the process may have worked, or only waited busily for work.
+            times = self._times(workers, prefetch, helpers=False)
+            _, _, high = self._gains(workers, times, 0.0, helpers=False)
         # The error of the replay with the present settings may be that of the other one, too.
         off = max(agreement, 1.0 / agreement)
         return Prediction(gain, low / off, high * off)
 
     def _gains(
-        self, workers: int, after: Floats, extra: float, sending_ns: float = 0.0
+        self,
+        workers: int,
+        after: Floats,
+        extra: float,
+        sending_ns: float = 0.0,
+        helpers: bool = True,
     ) -> tuple[float, float, float]:
         """Return (low, middle, high) of the speed-up, with drawn epochs that take so long."""
         today = self._today
         if workers:  # without any, none of the cores' work that sending takes is left
-            after = np.maximum(after, self._least_time(today, sending_ns))
+            after = np.maximum(after, self._least_time(today, sending_ns, helpers))
         gains = 1.0 / (1.0 - self._replayed_share() * (1.0 - after / today) + extra)
         low, middle, high = np.quantile(gains, [0.025, 0.5, 0.975])
         return float(low), float(middle), float(high)
@@ -217,12 +230,14 @@ class GainPrediction:
         more = workers > self._workers and workers + 1.0 + helpers > self._cores
         return more and helpers >= _LEAST_HELPERS
 
-    def _least_time(self, today: Floats, sending_ns: float) -> Floats:
+    def _least_time(self, today: Floats, sending_ns: float, helpers: bool) -> Floats:
         """Return the time that cores need for each drawn epoch: at most as it took, and sending.
 
         `sending_ns` of each batch are spent by its worker, and again by the loop.
         """
         cpu = self._drawn[1:, :, 3]
+        if not helpers:
+            cpu = cpu - (self._drawn[1:, :, 0] - self._drawn[1:, :, 4])
         if np.isnan(cpu).any() or not self._cores > 0:
             return np.zeros_like(today)
         own = np.minimum(cpu.sum(axis=0) / self._cores, today)

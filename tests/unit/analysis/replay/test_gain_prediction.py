@@ -243,7 +243,10 @@ def test_a_worker_does_alone_what_several_threads_of_the_loop_did() -> None:
     run.batches["process_cpu_ns"] = 2 * run.batches["fetch_ns"]
     run.batches["cpu_ns"] = run.batches["fetch_ns"]
     assert alone > 1.3
-    assert predicted(run, 1).gain < 1.0
+    shared = predicted(run, 1)
+    assert shared.gain < 1.0
+    # They may only have waited busily, as those of OpenMP do after each operation of torch.
+    assert shared.high >= alone
 
 
 @pytest.mark.parametrize(("cores", "known"), [(8.0, True), (2.0, False)])
