@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lotus.reading import launcher_readings, launcher_record, own_code_table
+from lotus.reading import launcher_readings, launcher_record
 
 
 class LauncherTables:
@@ -13,29 +13,9 @@ class LauncherTables:
 
     path: Path
 
-    @property
-    def operations(self) -> pd.DataFrame:
-        """The table of operations, as `Run` has it."""
-        raise NotImplementedError
-
     @cached_property
     def _launcher_record(self) -> launcher_record.LauncherRecord:
         return launcher_record.read(self.path)
-
-    @cached_property
-    def own_code(self) -> pd.DataFrame:
-        """Python stacks of the data set's own code, collate, the sampler or the training step,
-        recorded in one process for two seconds, and of one pause between its loops; one row per
-        frame.
-
-        part ("fetch", "collate", "sampler", "step", "pause", "beside": other threads, unless they
-        wait), stack, depth (0: the function that the loader calls, otherwise the outermost one),
-        function, file, line, text (of the program's innermost line; else ""), samples (of its
-        stack). Empty if none of them took much of the time, or if py-spy was not installed or not
-        allowed.
-        """
-        own_code = own_code_table.table(self._launcher_record)
-        return own_code_table.outside_operations(own_code, self.operations)
 
     @property
     def no_stacks(self) -> str:

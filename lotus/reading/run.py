@@ -20,6 +20,7 @@ from lotus.reading import (
     blocking_table,
     counter_tables,
     intervals,
+    own_code_table,
     process_states,
     recorded_notes,
     run_json,
@@ -372,6 +373,21 @@ class Run(LauncherTables):
         """One row per operation that was found: operation, parent, index, kind, file, first, last
         (the lines of the function that it calls; "", -1, -1 if it is not a Python function)."""
         return summary_tables.operations(self._outline.processes)
+
+    @cached_property
+    def own_code(self) -> pd.DataFrame:
+        """Python stacks of the data set's own code, collate, the sampler or the training step,
+        recorded in one process for two seconds, and of one pause between its loops; one row per
+        frame.
+
+        part ("fetch", "collate", "sampler", "step", "pause", "beside": other threads, unless they
+        wait), stack, depth (0: the function that the loader calls, otherwise the outermost one),
+        function, file, line, text (of the program's innermost line; else ""), samples (of its
+        stack). Empty if none of them took much of the time, or if py-spy was not installed or not
+        allowed.
+        """
+        own_code = own_code_table.table(self._launcher_record)
+        return own_code_table.outside_operations(own_code, self.operations)
 
     @cached_property
     def paths(self) -> pd.DataFrame:

@@ -76,15 +76,13 @@ class Finder:
     def _attribute(self, owner: object, name: str, value: Any, depth: int) -> None:
         plain = original_of(value)
         if self._children(plain) is not None:
-            self.container(
-                plain, "" if name in ("transform", "transforms") else name + ":", 0, depth
-            )
+            self.container(plain, _path(name), 0, depth)
         elif callable(value) and (name in _SINGLE or self._tells(name, plain)):
             if any(callable(attributes(plain).get(inner)) for inner in _SINGLE[:2]):
                 self.data_set(plain, depth + 1)  # torchvision's StandardTransform
                 return
             text = "Loader" if name == "loader" else label(plain)
-            prefix = "" if name in ("transform", "transforms", "loader") else name + ":"
+            prefix = "" if name == "loader" else _path(name)
             replacement = self._stand_in(value, prefix + text, 0, 0, name == "loader")
             if replacement is not value:
                 self.set_attribute(owner, name, replacement)
@@ -135,7 +133,7 @@ class Finder:
         self, owner: object, name: str, values: Any, items: list[tuple[Any, Any]], depth: int
     ) -> None:
         """Instrument the transforms in a list, tuple or dictionary of a data set."""
-        path = "" if name in ("transform", "transforms") else name + ":"
+        path = _path(name)
         plain = [original_of(value) for _, value in items]
         labels = [str(key)[:_LONGEST] for key, _ in items]
         if type(values) is not dict:
@@ -291,6 +289,11 @@ class Finder:
             key = (id(owner), name)
             forget: Callable[[object], object] = functools.partial(self.stand_ins.pop, key)
             self.stand_ins[key] = weakref.ref(owner, forget)
+
+
+def _path(name: str) -> str:
+    """Return what precedes the names of the operations in a data set's attribute."""
+    return "" if name in ("transform", "transforms") else name + ":"
 
 
 def _flattened(thing: object) -> bool:

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from lotus.analysis.batches.components import core_taken, off_cpu
-from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.columns import float_column
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.machine.core_use import core_use
@@ -155,51 +154,6 @@ def test_a_busy_machine_is_said_and_more_workers_are_not_advised() -> None:
     assert "more will not help" in judgement.causes[0].advice
     assert "waited for a core for 65% of its time" in judgement.doubt
     assert "other programs used" not in judgement.doubt  # the machine was not read
-
-
-def test_what_others_used_is_what_the_machine_used_beyond_the_program() -> None:
-    plan = Plan(operations={"Slow": 20.0}, batches=200, workers=2, cores=4)
-    run = cores(plan.run(), (0.3, 0.65, 0.0), (0.3, 0.65, 0.0))
-    begin = float(run.epochs["start_ns"].min()) - 1e9
-    end = float(run.epochs["end_ns"].max()) + 1e9
-    ns = end - begin  # of four cores: three busy, one idle
-    columns = {"time_ns": [begin, end], "busy_ns": [7e9, 7e9 + 3 * ns], "idle_ns": [5e9, 5e9 + ns]}
-    run.machine = pd.DataFrame(columns).assign(stolen_ns=0.0)
-    use = core_use(scopes(run)[0])
-    assert use.others_share == pytest.approx(0.75 - use.own_share)
-    assert f"other programs used {use.others_share:.0%} of its cores" in judged(run).doubt
-    run.machine["busy_ns"] = [7e9, 7e9 + 4 * use.own_share * ns]
-    run.machine["idle_ns"] = [5e9, 5e9 + 4 * (1 - use.own_share) * ns]
-    assert judged(run).doubt == ""  # nobody else used them
-    run.machine["busy_ns"] = columns["busy_ns"]
-    run.machine["idle_ns"] = columns["idle_ns"]
-    run.program_cpu_ns = float(2.9 * ns)  # most of it in starting workers, as an example
-    use = core_use(scopes(run)[0])
-    loop_ns = float_column(loop_times(run.epochs, run.waits), "loop_ns").sum()
-    assert use.others_share == pytest.approx(0.1 * ns / (4 * loop_ns))
-    assert not use.rivals
-    run.machine["time_ns"] += 5e9  # read after the loop had begun
-    assert np.isnan(core_use(scopes(run)[0]).others_share)
-
-
-@pytest.mark.parametrize(("others", "busy"), [(0.02, False), (2.0, True)])
-def test_others_had_no_more_of_a_short_loop_than_of_the_whole_run(
-    others: float, busy: bool
-) -> None:
-    run = cores(Plan(operations={"Slow": 2.0}, workers=2, cores=4).run(), (0.5, 0.5, 0.0), QUIET)
-    begin, end = float(run.epochs["start_ns"].min()), float(run.epochs["end_ns"].max())
-    ns = end - begin
-    assert ns < 1e9  # too short for the machine's clock ticks
-    run.program_cpu_ns = 6e9
-    run.machine = pd.DataFrame({"time_ns": [begin - 3e9, end + 3e9]}).assign(
-        busy_ns=[1e9, 7e9 + others * ns], idle_ns=[1e9, 9e9], stolen_ns=0.0
-    )
-    use = core_use(scopes(run)[0])
-    assert use.rivals == busy
-    assert (judged(run).doubt != "") == busy
-    assert np.isnan(use.others_share) == busy  # it may have been before the loop
-    run.program_cpu_ns = float("nan")
-    assert np.isnan(core_use(scopes(run)[0]).others_share)
 
 
 @pytest.mark.parametrize(
@@ -498,14 +452,3 @@ def test_what_others_took_of_the_main_process_is_charged_once() -> None:
     charged = account(scopes(run)[0])
     assert "other-programs" in {charge.kind for charge in charged.charges}
     assert sum(charge.ns for charge in charged.charges) == pytest.approx(charged.loop_ns, rel=1e-6)
-
-
-def test_others_are_known_also_where_the_loop_was_broken_off() -> None:
-    run = cores(Plan(operations={"Slow": 20.0}, cores=2).run(), (0.2, 0.7, 0.0), QUIET)
-    keep_two_cores_busy(run)
-    known = core_use(scopes(run)[0]).others_share
-    assert known > 0.3
-    # GIVEN a loop that a signal ended, of which the end was not recorded
-    run.epochs["end_ns"] = np.nan
-    run.epochs["exhausted"] = False
-    assert core_use(scopes(run)[0]).others_share == pytest.approx(known, abs=0.1)
