@@ -34,15 +34,21 @@ def _decoder_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder_name, "_known", set())
 
 
+def _files(folder: str, names: str) -> list[str]:
+    """The test files of a folder, by names as `room/name` or `name`."""
+    paths = [name.rpartition("/") for name in names.split()]
+    return [f"tests/{folder}/{room}{slash}test_{name}.py" for room, slash, name in paths]
+
+
 # Files whose tests look at runs of the same programs.
 _TOGETHER = {
-    f"tests/{folder}/test_{name}.py": f"{folder} {names}"
+    file: f"{folder} {names}"
     for folder, names in (
-        ("integration", "counters operations parity records"),
-        ("integration", "export pins_and_ranks"),
+        ("integration/records", "counters operations parity records"),
+        ("integration", "report/export ranks/pins_and_ranks"),
         ("faults", "counters kills"),
     )
-    for name in names.split()
+    for file in _files(folder, names)
 }
 
 
@@ -50,45 +56,47 @@ _TOGETHER = {
 # `make test-compat` is for. A file that is not named here runs there: with its own torch's hooks,
 # iterators, workers, DistributedDataParallel, modes, settings and trials.
 _ON_ANY_TORCH = {
-    f"tests/integration/test_{name}.py": why
+    file: why
     for why, names in (
         (
             "what is written and drawn of a run, whatever recorded it",
-            "causes compare documented_commands export html",
+            "verdict/causes report/compare docs/documented_commands report/export report/html",
         ),
         (
             "how programs and recorders start and end",
-            "environments launch launch_signals recorders",
+            "trace/environments trace/launch trace/launch_signals trace/recorders",
         ),
-        ("the same", "recorders_failing recorders_py_spy"),
-        ("perf's samples of a process", "map attach_perf"),
-        ("read positions of files, which the kernel keeps", "tune_files"),
-        ("what is seen from outside, in lotus's own files", "top top_screen"),
-        ("causes of programs, as in test_causes.py", "diagnosis"),
-        ("runs of `lotus run`, whose settings test_settings.py looks at", "sweep"),
-        ("this machine; models of a loader", "doctor whatif"),
-        ("they need what is not installed there", "notebooks"),
-        ("who may look at a process, and what is said as it hangs or ends", "attach_ends"),
-        ("the same", "attach_rights"),
-        ("runs that simulation wrote, and commands that read them", "interrupted_reading"),
-        ("the small torch stands in for it", "pull_request"),
-        ("test_workload_scripts.py runs each of its scripts there", "demo"),
-        ("files, words and exit codes; test_tune.py has the trials", "tune_command tune_output"),
-        ("what ends with the program, whatever it trains", "tune_ending"),
+        ("the same", "trace/recorders_failing trace/recorders_py_spy"),
+        ("perf's samples of a process", "map/map attach/attach_perf"),
+        ("read positions of files, which the kernel keeps", "tune/tune_files"),
+        ("what is seen from outside, in lotus's own files", "top/top top/top_screen"),
+        ("causes of programs, as in test_causes.py", "verdict/diagnosis"),
+        ("runs of `lotus run`, whose settings test_settings.py looks at", "settings/sweep"),
+        ("this machine; models of a loader", "trace/doctor tune/whatif"),
+        ("they need what is not installed there", "docs/notebooks"),
+        ("who may look at a process, and what is said as it hangs or ends", "attach/attach_ends"),
+        ("the same", "attach/attach_rights"),
+        ("runs that simulation wrote, and commands that read them", "report/interrupted_reading"),
+        ("the small torch stands in for it", "docs/pull_request"),
+        ("test_workload_scripts.py runs each of its scripts there", "docs/demo"),
+        ("files, words and exit codes; test_tune.py has the trials", "tune/tune_command"),
+        ("the same", "tune/tune_output"),
+        ("what ends with the program, whatever it trains", "tune/tune_ending"),
     )
-    for name in names.split()
+    for file in _files("integration", names)
 }
 # Of these files, the tests that `make test-compat` runs, by a part of their names. The others look
 # at processes, words and files of lotus, or at what the kernel counts.
 _OF_TORCH = {
-    f"tests/integration/test_{name}.py": tuple(parts.split())
-    for name, parts in {
-        "attach": "planted_cause comprehension agent_of_a_job spawns_ranks",
-        "counters": "random_state every_kind failures_look",
-        "isolating": "has_its_own without_operations is_decoded neither_trains two_ranks",
-        "planned_blocks": "is_planned in_all_blocks",
-        "sample_caching": "are_equal cannot_be_cached prints_stays ranks_share",
+    file: tuple(parts.split())
+    for names, parts in {
+        "attach/attach": "planted_cause comprehension agent_of_a_job spawns_ranks",
+        "records/counters": "random_state every_kind failures_look",
+        "map/isolating": "has_its_own without_operations is_decoded neither_trains two_ranks",
+        "advise/planned_blocks": "is_planned in_all_blocks",
+        "advise/sample_caching": "are_equal cannot_be_cached prints_stays ranks_share",
     }.items()
+    for file in _files("integration", names)
 }
 # `export --with` merges what torch.profiler writes, in each torch with a clock of its own.
 _OF_ITS_PROFILER = "test_chrome_is_merged_with_a_trace_of_the_profiler"
@@ -96,17 +104,18 @@ _OF_ITS_PROFILER = "test_chrome_is_merged_with_a_trace_of_the_profiler"
 # What runs only in `make test-nightly`: a test, with or without its parameters, and why the rest
 # of the suite does without it.
 _NIGHTLY = {
-    "tests/integration/test_notebooks.py::test_it_runs_from_clean[05_advice]": (
+    "tests/integration/docs/test_notebooks.py::test_it_runs_from_clean[05_advice]": (
         "test_advise.py and test_plan.py run its commands"
     ),
-    "tests/integration/test_diagnosis.py::test_the_planted_causes_of_two_corpora_are_named": (
-        "it takes minutes, and twelve programs of all kinds are part of the suite"
-    ),
+    (
+        "tests/integration/verdict/test_diagnosis.py"
+        "::test_the_planted_causes_of_two_corpora_are_named"
+    ): "it takes minutes, and twelve programs of all kinds are part of the suite",
 }
 
 # Of tests/unit: what `make test-fast` leaves out, as it needs torch or takes seconds by itself.
 _SLOW = {
-    f"tests/unit/{folder}/test_{name}.py"
+    file
     for folder, names in {
         "advise": "applied_alternatives tried_alternatives",
         "compare": "comparison",
@@ -130,15 +139,15 @@ _SLOW = {
         "tools/bench/overhead": "overhead",
         "workloads": "audio detection segmentation text tiny_images",
     }.items()
-    for name in names.split()
+    for file in _files(f"unit/{folder}", names)
 }
 
 
 # Of tests/integration, what takes long and comes late by name: begun first, so that no process
 # waits for it at the end.
 _FIRST = {
-    f"tests/integration/test_{name}.py"
-    for name in "sample_caching settings tune tune_train workload_scripts".split()
+    *_files("integration", "advise/sample_caching settings/settings docs/workload_scripts"),
+    *_files("integration/tune", "tune tune_train"),
 }
 
 

@@ -4,7 +4,6 @@ The scripts run under the interpreter of pytest itself, or under $LOTUS_TEST_PYT
 torch whose environment has no pandas).
 """
 
-import functools
 import os
 import signal
 import subprocess
@@ -213,15 +212,3 @@ def pair(torch, tmp_path_factory) -> Callable[..., tuple[Ended, Traced]]:
         return known[program, options]
 
     return run
-
-
-@pytest.fixture
-def start(tmp_path):
-    """start(workers, bad, how, pace, most, env=SMALL_TORCH): the program of watched.py traced into
-    R; gone after the test. It is torch's own loader that is looked at where env is {}.
-    """
-    from tests.integration.watched import Started  # which needs this module
-
-    started = Started()
-    yield functools.partial(started, tmp_path)
-    started.end()

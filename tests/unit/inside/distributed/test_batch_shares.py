@@ -25,7 +25,7 @@ SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
 @dataclass
 class Sampler:
-    """As torch's DistributedSampler; tests/integration/test_balance_run.py has torch's own."""
+    """As torch's DistributedSampler; test_balance_run.py has torch's own."""
 
     dataset: range
     num_replicas: int

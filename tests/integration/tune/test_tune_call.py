@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 # Batches are lists of numbers: for a tensor each process would import what sharing it takes, and
 # the main process would wait several times for its worker, which is long on a busy machine.

@@ -8,7 +8,15 @@ import pytest
 
 from lotus.inside.apply.settings_applier import Applier
 from tests.integration.conftest import PYTHON, Start, command_of
-from tests.integration.tuned import SCRIPT, processes_of, ranks, same_as, trained, truth_of, tuned
+from tests.integration.tune.tuned import (
+    SCRIPT,
+    processes_of,
+    ranks,
+    same_as,
+    trained,
+    truth_of,
+    tuned,
+)
 
 MORE = {"num_workers": 2, "prefetch_factor": 3, "persistent_workers": True}
 IN_TURN = """

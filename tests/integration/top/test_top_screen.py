@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import LOTUS, PYTHON, ROOT, environment
-from tests.integration.watched import PROGRAM, Start, Terminal, taken, training, until
+from tests.integration.top.watched import PROGRAM, Start, Terminal, taken, training, until
 from tests.launching import SMALL_TORCH
 
 pytestmark = pytest.mark.usefixtures("torch")

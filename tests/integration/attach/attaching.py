@@ -11,8 +11,8 @@ from typing import Any
 
 from tests.integration.launched import LOTUS
 
-PROGRAMS = Path(__file__).parent / "programs"
-OWN = Path(__file__).parents[1] / "diagnosis" / "own"
+PROGRAMS = Path(__file__).parents[1] / "programs"
+OWN = Path(__file__).parents[2] / "diagnosis" / "own"
 
 
 @contextlib.contextmanager

@@ -66,36 +66,36 @@ ENDINGS = {"compare --fail-above": (0, 1), "compare --fail-above --metric": (0, 
 
 # File of tests: form: the test that runs it.
 RUN_BY = {
-    "integration/test_advise.py": {
+    "integration/advise/test_advise.py": {
         "advise": "test_without_ceilings_the_program_is_started_again_for_other_ways",
         "advise --ceilings": "test_the_ceiling_is_what_the_sleeps_say",
         "advise --ceilings --json": "test_the_ceiling_is_what_the_sleeps_say",
     },
-    "integration/test_alternatives.py": {
+    "integration/advise/test_alternatives.py": {
         "run --allow --settings": "test_batches_are_equal_or_as_near_as_was_allowed",
     },
-    "integration/test_attach.py": {
+    "integration/attach/test_attach.py": {
         "attach": "test_in_a_container_the_only_program_and_from_the_host",
         "attach --json": "test_the_agent_of_a_job_stands_for_all_ranks",
         "attach --seconds": "test_the_planted_cause_is_first",
     },
-    "integration/test_attach_perf.py": {
+    "integration/attach/test_attach_perf.py": {
         "attach --perf": "test_functions_stand_under_their_operations",
     },
-    "integration/test_demo.py": {
+    "integration/docs/test_demo.py": {
         "demo": "test_the_demo_ends_with_the_report_and_the_paths",
         "demo --list": "test_the_list_says_what_there_is_and_where",
         "demo --samples --workers -o": "test_a_demo_is_made_larger_by_its_scale",
         "demo --scale --workers --workload": "test_a_demo_is_made_larger_by_its_scale",
     },
-    "integration/test_doctor.py": {
+    "integration/trace/test_doctor.py": {
         "doctor": "test_it_says_first_what_can_be_measured_and_ends_well",
         "doctor --json": "test_the_document_agrees_with_what_the_kernel_does",
     },
-    "integration/test_export.py": {
+    "integration/report/test_export.py": {
         "export --format --with -o": "test_chrome_is_merged_with_a_trace_of_the_profiler",
     },
-    "integration/test_launch.py": {
+    "integration/trace/test_launch.py": {
         "trace": "test_without_a_name_the_run_is_named_after_the_script",
         "trace --batches --max-log": (
             "test_a_traced_program_inside_a_traced_program_has_settings_of_its_own"
@@ -103,11 +103,11 @@ RUN_BY = {
         "trace -o": "test_a_program_that_loads_data_gets_a_report_and_the_next_command",
         "trace -q": "test_the_programs_bytes_are_its_own",
     },
-    "integration/test_levels.py": {
+    "integration/trace/test_levels.py": {
         "trace --level": "test_op_cpu_level_adds_what_the_kernel_tells",
         "trace --level -o": "test_op_cpu_level_adds_what_the_kernel_tells",
     },
-    "integration/test_map.py": {
+    "integration/map/test_map.py": {
         "map --perf-data": "test_samples_of_another_program_are_none_of_ours",
         "map apply": "test_build_and_apply",
         "map apply --run": "test_apply_to_what_perf_reports",
@@ -118,39 +118,39 @@ RUN_BY = {
         "trace --counters --perf --perf-kernel -o": "test_validate_holds_samples_against_counts",
         "trace --counters --perf -o": "test_every_sample_is_in_the_books_and_in_the_functions",
     },
-    "integration/test_modes.py": {
+    "integration/ranks/test_modes.py": {
         "run --every --mode": "test_the_command_line_alone_puts_a_mode_on",
     },
-    "integration/test_operations.py": {
+    "integration/records/test_operations.py": {
         "trace --op": "test_functions_and_methods_by_name",
     },
-    "integration/test_plan.py": {
+    "integration/advise/test_plan.py": {
         "plan": "test_pictures_can_be_kept_up_to_the_first_random_operation",
     },
-    "integration/test_settings.py": {
+    "integration/settings/test_settings.py": {
         "run --settings": "test_the_program_ends_as_without_lotus",
     },
-    "integration/test_shared_samples.py": {
+    "integration/advise/test_shared_samples.py": {
         "plan --known": "test_a_plan_counts_what_another_loader_has_cached",
     },
-    "integration/test_sweep.py": {
+    "integration/settings/test_sweep.py": {
         "sweep --repeat --workers -o": (
             "test_an_interrupted_sweep_stops_with_the_run_that_was_going_on"
         ),
         "sweep --resume": "test_a_setting_that_fails_is_told_and_the_sweep_goes_on",
         "sweep --workers -o": "test_a_setting_that_fails_is_told_and_the_sweep_goes_on",
     },
-    "integration/test_top.py": {
+    "integration/top/test_top.py": {
         "top --stacks": "test_stacks_name_the_line",
     },
-    "integration/test_tune.py": {
+    "integration/tune/test_tune.py": {
         "run": "test_the_command_finds_what_a_program_that_waits_needs",
         "tune": "test_the_command_finds_what_a_program_that_waits_needs",
     },
-    "integration/test_tune_command.py": {
+    "integration/tune/test_tune_command.py": {
         "tune --apply": "test_a_command_line_that_applies_starts_a_second_time",
     },
-    "integration/test_workload_scripts.py": {
+    "integration/docs/test_workload_scripts.py": {
         "demo --workload": "test_a_traced_demo_has_every_operation_of_every_sample",
     },
     "unit/commands/test_cli.py": {

@@ -10,7 +10,7 @@ import pytest
 from lotus.settings import tuned_file
 from lotus.settings.tuned_file import Target
 from tests.integration.conftest import LOTUS, PYTHON, ROOT, Start, command_of
-from tests.integration.tuned import (
+from tests.integration.tune.tuned import (
     SCRIPT,
     TRAIN,
     processes_of,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-PROGRAMS = Path(__file__).parents[1] / "diagnosis"
+PROGRAMS = Path(__file__).parents[2] / "diagnosis"
 _ALWAYS = [
     ("blind", "clicks"),  # every worker reads all of the data
     ("blind", "tweets"),  # memory grows by copy-on-write

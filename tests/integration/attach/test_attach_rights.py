@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.attaching import children, running, sleeping
+from tests.integration.attach.attaching import children, running, sleeping
 from tests.integration.launched import LOTUS
 from tests.waiting import wait_until
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.integration.shapes import IN_ORDER, STARTED, forked
+from tests.integration.records.shapes import IN_ORDER, STARTED, forked
 
 
 def sections(out):

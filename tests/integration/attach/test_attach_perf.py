@@ -13,11 +13,11 @@ import pytest
 from lotus.attach.stacks import stack_recorder
 from lotus.hardware.sampling_probe import sampling_event
 from lotus.recording import measurement_plan
-from tests.integration.attaching import attach, children, running, sleeping
+from tests.integration.attach.attaching import PROGRAMS, attach, children, running, sleeping
 from tests.integration.launched import LOTUS
 from tests.waiting import wait_until
 
-PROGRAM = [sys.executable, Path(__file__).parent / "programs" / "native_operations.py"]
+PROGRAM = [sys.executable, PROGRAMS / "native_operations.py"]
 needs_py_spy = pytest.mark.skipif(bool(stack_recorder.find()[1]), reason="py-spy is needed")
 needs_perf = pytest.mark.skipif(
     shutil.which("perf") is None or not sampling_event()[0], reason="perf can sample nothing here"

@@ -19,7 +19,7 @@ from lotus.attach.files import attached_run
 from lotus.attach.processes import process_discovery
 from lotus.attach.stacks import stack_recorder
 from lotus.attach.threads.thread_readings import children_of
-from tests.integration.attaching import (
+from tests.integration.attach.attaching import (
     OWN,
     PROGRAMS,
     attach,

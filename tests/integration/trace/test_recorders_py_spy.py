@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.beside import BUSY, needs_perf, note, samples, trace, words
 from tests.integration.launched import messages_of, python
+from tests.integration.trace.beside import BUSY, needs_perf, note, samples, trace, words
 
 pytestmark = pytest.mark.usefixtures("own_directory", "lotus_on_path")
 

@@ -14,7 +14,14 @@ import pytest
 
 from lotus.attach.stacks import stack_recorder
 from lotus.recording.looks.blocked_reason import BlockedReasons
-from tests.integration.attaching import PROGRAMS, attach, children, is_py_spy, running, sleeping
+from tests.integration.attach.attaching import (
+    PROGRAMS,
+    attach,
+    children,
+    is_py_spy,
+    running,
+    sleeping,
+)
 from tests.integration.launched import LOTUS
 from tests.waiting import wait_until
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.beside import BUSY, executable, needs_perf, note, samples, trace, words
 from tests.integration.launched import manifest, python
+from tests.integration.trace.beside import BUSY, executable, needs_perf, note, samples, trace, words
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("own_directory", "lotus_on_path")

@@ -11,7 +11,7 @@ from lotus.inside.common import perf_event
 from lotus.recording import measurement_plan
 from tests.integration.called import called
 from tests.integration.conftest import ROOT
-from tests.integration.shapes import IN_ORDER, forked
+from tests.integration.records.shapes import IN_ORDER, forked
 
 SOFTWARE = ("task_clock", "page_faults", "context_switches")
 COUNTERS = ("--counters", ",".join(SOFTWARE))

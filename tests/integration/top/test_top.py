@@ -14,7 +14,7 @@ import pytest
 from lotus.live.view import LoopView, View
 from tests.integration.called import called
 from tests.integration.conftest import LOTUS, PYTHON, environment
-from tests.integration.watched import Start, Started, Terminal, taken, training, until
+from tests.integration.top.watched import Start, Started, Terminal, taken, training, until
 
 pytestmark = pytest.mark.usefixtures("torch")
 

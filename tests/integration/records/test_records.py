@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from tests.integration.conftest import WARM
-from tests.integration.shapes import STARTED, forked
+from tests.integration.records.shapes import STARTED, forked
 
 
 @dataclass
