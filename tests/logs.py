@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from lotus.format import run_claim
 from lotus.format.run_directory import BLOCKING
 from lotus.inside.trace.log import log_format
-from lotus.reading import frame_scanner
+from lotus.reading.logs import frame_scanner
 
 MS = 1_000_000
 START_NS = 1_000_000_000  # default start of a run, on the monotonic clock

@@ -22,7 +22,7 @@ from lotus.compare.measures import MeasureLine
 from lotus.compare.next_step import unclear
 from lotus.compare.pairing import unpaired
 from lotus.compare.uncertainty import ReplicatedValue
-from lotus.reading import run_json
+from lotus.reading.logs import run_json
 
 _OF_MACHINE = ("host", "cpu", "memory_bytes", "kernel", "lotus", "command")
 _OF_RECORDING = ("boot_id", "start_ns", "start_wall_ns")

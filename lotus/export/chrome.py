@@ -18,7 +18,7 @@ from lotus.export.export_request import ExportRequest
 from lotus.export.spreadsheet_cells import LONGEST_REPEATED
 from lotus.export.timeline import FETCH, KINDS, OPERATION, SAMPLE, WAIT, Slices, Timeline
 from lotus.export.tracks import Track
-from lotus.reading import table_pieces
+from lotus.reading.tables import table_pieces
 
 if TYPE_CHECKING:
     from lotus.reading.run import Run

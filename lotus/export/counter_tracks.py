@@ -9,9 +9,9 @@ import pandas as pd
 from lotus.common.numbers.array_types import Ints
 from lotus.export.tracks import Tracks
 from lotus.export.whole_times import whole
-from lotus.reading import counter_tables
-from lotus.reading.batch_tables import signed
-from lotus.reading.frame_scanner import Array
+from lotus.reading.logs.frame_scanner import Array
+from lotus.reading.tables import counter_tables
+from lotus.reading.tables.batch_tables import signed
 
 if TYPE_CHECKING:
     from lotus.reading.run import Run

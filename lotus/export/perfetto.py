@@ -30,8 +30,8 @@ from lotus.export.protobuf import (
 )
 from lotus.export.timeline import FETCH, KINDS, OPERATION, SAMPLE, WAIT, Chunk, Slices, Timeline
 from lotus.export.tracks import Track
-from lotus.reading import table_pieces
-from lotus.reading.process_tree import is_a
+from lotus.reading.logs.process_tree import is_a
+from lotus.reading.tables import table_pieces
 
 if TYPE_CHECKING:
     from lotus.reading.run import Run

@@ -13,7 +13,7 @@ from lotus.common.text.formatting import command, plain
 from lotus.export.export_request import ExportRequest
 from lotus.export.profile_stacks import EventStacks, StackRow
 from lotus.export.protobuf import message, number, packed
-from lotus.reading.process_tree import is_a
+from lotus.reading.logs.process_tree import is_a
 
 if TYPE_CHECKING:
     from lotus.reading.run import Run

@@ -28,9 +28,9 @@ from lotus.export.timeline import (
     Timeline,
 )
 from lotus.export.tracks import Track, Tracks
-from lotus.reading import counter_tables, table_pieces
-from lotus.reading.frame_scanner import Array
-from lotus.reading.process_tree import groups
+from lotus.reading.logs.frame_scanner import Array
+from lotus.reading.logs.process_tree import groups
+from lotus.reading.tables import counter_tables, table_pieces
 
 if TYPE_CHECKING:
     from lotus.reading.run import Run

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lotus.reading.frame_scanner import Array
+from lotus.reading.logs.frame_scanner import Array
 
 Bytes = npt.NDArray[np.uint8]
 _VARINT, _FIXED64, _LENGTH = 0, 1, 2

@@ -19,7 +19,7 @@ from lotus.common.errors import LotusError
 from lotus.common.terminal.progress import Advance
 from lotus.export import spreadsheet_cells
 from lotus.export.export_request import ExportRequest
-from lotus.reading import table_pieces
+from lotus.reading.tables import table_pieces
 
 if TYPE_CHECKING:
     from lotus.reading.run import Run

@@ -19,9 +19,9 @@ from lotus.export.device_steps import place_steps
 from lotus.export.tracks import Track, Tracks
 from lotus.export.whole_times import LATEST, rounded, whole
 from lotus.inside.trace.log.log_format import SENDS
-from lotus.reading import table_pieces
-from lotus.reading.batch_tables import signed
-from lotus.reading.process_tree import match
+from lotus.reading.logs.process_tree import match
+from lotus.reading.tables import table_pieces
+from lotus.reading.tables.batch_tables import signed
 
 if TYPE_CHECKING:
     from lotus.reading.run import Run

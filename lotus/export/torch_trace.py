@@ -21,7 +21,7 @@ from lotus.common.errors import LotusError
 from lotus.common.numbers.array_types import Ints
 from lotus.common.storage import files
 from lotus.common.text.formatting import duration, plain, plural
-from lotus.reading.process_tree import is_a
+from lotus.reading.logs.process_tree import is_a
 
 if TYPE_CHECKING:
     from lotus.reading.run import Run

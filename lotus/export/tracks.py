@@ -11,7 +11,7 @@ import pandas as pd
 from lotus.common.numbers.array_types import Ints
 from lotus.common.text.formatting import plain
 from lotus.export.whole_times import whole
-from lotus.reading.process_tree import Process, match
+from lotus.reading.logs.process_tree import Process, match
 
 if TYPE_CHECKING:
     from lotus.reading.run import Run

@@ -16,7 +16,7 @@ from lotus.inside.trace.log.log_format import SENDS
 from lotus.live.loop_times import Loops
 from lotus.live.snapshots import Names, Seen
 from lotus.live.tailing import Fresh
-from lotus.reading.frame_scanner import Array, counts_of
+from lotus.reading.logs.frame_scanner import Array, counts_of
 
 NAN = float("nan")
 # As lotus.analysis.batches.components has them, which would import pandas.

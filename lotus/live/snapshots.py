@@ -15,8 +15,8 @@ from pathlib import Path
 from lotus.common.machine.host import facts
 from lotus.common.machine.process_status import ProcessStatus, process_status
 from lotus.inside.trace.log.state_page import MAGIC, W_MAGIC, W_PID
-from lotus.reading import process_states as state_pages
-from lotus.reading.process_states import State
+from lotus.reading.logs import process_states as state_pages
+from lotus.reading.logs.process_states import State
 
 
 @dataclass(frozen=True)

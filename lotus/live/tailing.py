@@ -19,8 +19,8 @@ from lotus.common.storage import files, sparse_files
 from lotus.common.text.formatting import plain
 from lotus.format.manifest import sound
 from lotus.inside.trace.log import log_format
-from lotus.reading.event_log import flat, parse_json
-from lotus.reading.frame_scanner import (
+from lotus.reading.logs.event_log import flat, parse_json
+from lotus.reading.logs.frame_scanner import (
     EXPECTED,
     HEADER,
     MAGIC,

@@ -9,8 +9,9 @@ from lotus.common.text.formatting import plural
 from lotus.format import job_ranks
 from lotus.format.run_directory import BLOCKING as NAME
 from lotus.inside.distributed.clock_sync import NOT_COMPARED
-from lotus.reading import launcher_readings, missing_data
-from lotus.reading.launcher_record import LauncherRecord
+from lotus.reading import missing_data
+from lotus.reading.launcher import launcher_readings
+from lotus.reading.launcher.launcher_record import LauncherRecord
 
 _NOT_OBSERVED = (
     f"{NAME} is missing, as in runs of older versions: what threads were blocked in, memory and "

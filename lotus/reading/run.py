@@ -15,24 +15,21 @@ from lotus.format import job_ranks, run_claim
 from lotus.format.manifest import sound
 from lotus.format.run_directory import ATTACHED
 from lotus.joining import python_stacks
-from lotus.reading import batch_tables as batches
-from lotus.reading import (
-    blocking_table,
+from lotus.reading import recorded_notes
+from lotus.reading.launcher import blocking_table, own_code_table
+from lotus.reading.launcher.launcher_tables import LauncherTables
+from lotus.reading.logs import process_states, run_json, run_logs
+from lotus.reading.logs.event_log import Lost
+from lotus.reading.logs.process_tree import Assembly
+from lotus.reading.tables import batch_tables as batches
+from lotus.reading.tables import (
     counter_tables,
     intervals,
-    own_code_table,
-    process_states,
-    recorded_notes,
-    run_json,
-    run_logs,
     sample_tables,
     summary_tables,
     table_pieces,
 )
-from lotus.reading.event_log import Lost
-from lotus.reading.frame_cache import FrameCache
-from lotus.reading.launcher_tables import LauncherTables
-from lotus.reading.process_tree import Assembly
+from lotus.reading.tables.frame_cache import FrameCache
 
 
 def load(path: str | os.PathLike[str], trust: bool = False) -> "Run":

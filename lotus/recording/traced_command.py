@@ -116,7 +116,7 @@ def _settle(directory: Path) -> None:
     # On most file systems there is nothing to do, and nothing to import.
     pages = directory / "state"
     if any(path.is_symlink() for path in pages.glob("*.state")) and not pages.is_symlink():
-        from lotus.reading import process_states
+        from lotus.reading.logs import process_states
 
         process_states.settle(directory)
 

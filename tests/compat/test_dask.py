@@ -10,7 +10,7 @@ import pytest
 import lotus
 from lotus.analysis.common import reduction_backends
 from lotus.analysis.summary import summarise
-from lotus.reading import table_pieces
+from lotus.reading.tables import table_pieces
 from lotus.reporters.run import run_document
 from tests.integration.conftest import LOTUS
 from tests.simulation import simulate

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from lotus.reading import process_states
+from lotus.reading.logs import process_states
 
 
 def kept(ended):

@@ -17,7 +17,7 @@ MEASURED = """
 import resource, sys
 from pathlib import Path
 from lotus.reading import frame_scanner as frames
-from lotus.reading.event_log import EventLog
+from lotus.reading.logs.event_log import EventLog
 from lotus.live import tailing
 
 frames.WINDOW = 4 << 20

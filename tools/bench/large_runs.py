@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from lotus.inside.trace.log import log_format
-from lotus.reading.frame_scanner import dtype_of
+from lotus.reading.logs.frame_scanner import dtype_of
 from tests.logs import MS, START_NS, RunBuilder, pack_event
 
 OPERATIONS = ("Loader", "RandomResizedCrop", "RandomHorizontalFlip", "ToTensor", "Normalize")

@@ -39,7 +39,7 @@ def make_page(dice: random.Random) -> bytes:
 
 
 def read_page(folder: Path, data: bytes, passed: Passed) -> None:
-    from lotus.reading import process_states
+    from lotus.reading.logs import process_states
 
     (folder / "state").mkdir(exist_ok=True)
     put(folder / "state" / "one.state", data)

@@ -129,7 +129,7 @@ def _readers() -> list[Reader]:
 
     def read_small(folder: Path, data: bytes, passed: Passed) -> None:
         from lotus.format import process_reports
-        from lotus.reading.run_json import read as read_manifest
+        from lotus.reading.logs.run_json import read as read_manifest
 
         (folder / "R").mkdir(exist_ok=True)
         for name, part in zip(("run.json", "processes.jsonl"), unpacked(data), strict=True):

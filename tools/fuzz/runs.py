@@ -126,8 +126,8 @@ def log_from(data: bytes, dice: random.Random) -> bytes:
 
 def read_log(folder: Path, data: bytes, passed: Passed) -> None:
     from lotus.format import job_ranks
-    from lotus.reading.event_log import EventLog, ForeignError
-    from lotus.reading.frame_scanner import EXPECTED
+    from lotus.reading.logs.event_log import EventLog, ForeignError
+    from lotus.reading.logs.frame_scanner import EXPECTED
 
     events = folder / "events"
     events.mkdir(exist_ok=True)

@@ -22,8 +22,8 @@ from lotus.analysis.common.run_contents import (
 )
 from lotus.common.errors import LotusError
 from lotus.common.version import __version__
-from lotus.reading import table_pieces
 from lotus.reading.run import Run, load
+from lotus.reading.tables import table_pieces
 
 ONE, PROCESSES, DASK = ("one", "processes", "dask")
 # With at least so many samples and operations, and enough cores, processes are started by default:

@@ -18,8 +18,8 @@ from lotus.common.errors import LotusError
 from lotus.common.storage import files
 from lotus.common.text import redaction
 from lotus.format.run_directory import ATTACHED
-from lotus.reading import launcher_readings
-from lotus.reading.launcher_record import LauncherRecord
+from lotus.reading.launcher import launcher_readings
+from lotus.reading.launcher.launcher_record import LauncherRecord
 from lotus.recording.looks.blocked_reason import REASONS
 
 SCHEMA = 1

@@ -11,8 +11,8 @@ from lotus.common.text.formatting import operation_name
 from lotus.export import flame_graphs, formats, pprof
 from lotus.export.export_request import ExportRequest
 from lotus.export.profile_stacks import COUNT, NS, StackRow, Weight
-from lotus.reading import table_pieces
 from lotus.reading.run import load
+from lotus.reading.tables import table_pieces
 from tests.logs import MS, START_NS, RunBuilder, Sample
 from tests.simulation import simulate
 

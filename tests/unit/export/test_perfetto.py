@@ -7,8 +7,8 @@ import pytest
 
 from lotus.export import formats, protobuf
 from lotus.export.export_request import ExportRequest
-from lotus.reading import table_pieces
 from lotus.reading.run import load
+from lotus.reading.tables import table_pieces
 from tests.logs import MS, START_NS, RunBuilder, Sample, made
 from tests.simulation import simulate
 

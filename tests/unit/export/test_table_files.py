@@ -9,8 +9,8 @@ import pytest
 from lotus.common.errors import LotusError
 from lotus.export import formats, spreadsheet_cells, table_files
 from lotus.export.export_request import ExportRequest
-from lotus.reading import table_pieces
 from lotus.reading.run import load
+from lotus.reading.tables import table_pieces
 from tests.logs import MS, START_NS, RunBuilder, Sample
 from tests.simulation import simulate
 

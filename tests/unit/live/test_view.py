@@ -20,7 +20,7 @@ from lotus.live.loop_times import Loops, Total
 from lotus.live.snapshots import Seen, Snapshot
 from lotus.live.tailing import Tail
 from lotus.live.view import LiveRun, View
-from lotus.reading.process_states import State
+from lotus.reading.logs.process_states import State
 from lotus.reading.run import load
 from lotus.reporters.live import top_report
 from tests.logs import MS, START_NS, ProcessLog, RunBuilder, Sample

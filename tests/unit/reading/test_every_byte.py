@@ -8,7 +8,7 @@ import pytest
 
 from lotus.common.errors import LotusError
 from lotus.inside.trace.log import log_format
-from lotus.reading.event_log import EventLog, ForeignError
+from lotus.reading.logs.event_log import EventLog, ForeignError
 from lotus.reading.run import load
 from tests.simulation import simulate
 

@@ -19,7 +19,7 @@ from lotus.format.manifest import TraceSettings, begin, sound
 from lotus.inside.trace.log import state_page as pages
 from lotus.live.snapshots import SnapshotTaker
 from lotus.live.tailing import Tail, manifest_of
-from lotus.reading import process_states
+from lotus.reading.logs import process_states
 from lotus.reading.run import load
 from lotus.sweep import sweep_plan, sweep_record
 from tests.simulation import simulate

@@ -19,8 +19,8 @@ from lotus.inside.trace.log import log_format
 from lotus.inside.trace.recorder import Recorder
 from lotus.live import tailing
 from lotus.live.tailing import Tail
-from lotus.reading import frame_scanner
-from lotus.reading.event_log import EventLog
+from lotus.reading.logs import frame_scanner
+from lotus.reading.logs.event_log import EventLog
 from lotus.reading.run import load
 from tests.logs import START_NS, ProcessLog
 from tests.simulation import simulate

@@ -3,7 +3,7 @@
 import numpy as np
 
 from lotus.inside.trace.log import log_format
-from lotus.reading.frame_scanner import EXPECTED, LATER_FIELDS, dtype_of, frame_types, narrow
+from lotus.reading.logs.frame_scanner import EXPECTED, LATER_FIELDS, dtype_of, frame_types, narrow
 
 
 def test_a_log_of_before_is_read_and_says_that_they_were_not_measured() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from lotus.format.run_directory import BLOCKING
-from lotus.reading import launcher_record, recorded_notes
+from lotus.reading import recorded_notes
+from lotus.reading.launcher import launcher_record
 
 MANIFEST = {"ranks": [], "exit_code": 0, "signal": None}
 

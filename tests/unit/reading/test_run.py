@@ -10,7 +10,7 @@ import pytest
 from lotus.common.errors import LotusError
 from lotus.inside.distributed.clock_sync import NOT_COMPARED
 from lotus.inside.trace.log import log_format, state_page
-from lotus.reading.event_log import EventLog
+from lotus.reading.logs.event_log import EventLog
 from lotus.reading.run import load
 from tests.logs import MS, START_NS, RunBuilder, Sample, pack_header
 from tests.simulation import simulate

@@ -14,7 +14,8 @@ import pytest
 
 from lotus.inside.common import process_stat
 from lotus.inside.trace.log import state_page
-from lotus.reading import launcher_record, recorded_notes
+from lotus.reading import recorded_notes
+from lotus.reading.launcher import launcher_record
 from lotus.recording import blocking_sampler
 from lotus.recording.blocking_sampler import BlockingSampler
 from lotus.recording.looks import state_pages

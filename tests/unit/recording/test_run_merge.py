@@ -14,8 +14,8 @@ from lotus.export import formats
 from lotus.export.export_request import ExportRequest
 from lotus.format import job_ranks
 from lotus.inside.trace.log import log_format
-from lotus.reading import frame_cache, table_pieces
 from lotus.reading.run import load
+from lotus.reading.tables import frame_cache, table_pieces
 from lotus.recording import run_merge
 from lotus.schemas import documents
 from tests.logs import MS, START_NS, RunBuilder, Sample, pack_frame

@@ -15,7 +15,7 @@ from lotus.analysis.common.run_contents import one_process, partial_of
 from lotus.analysis.summary import summarise
 from lotus.common.errors import LotusError
 from lotus.common.version import __version__
-from lotus.reading import table_pieces
+from lotus.reading.tables import table_pieces
 from lotus.reporters.run import run_document
 from tests.simulation import simulate
 

@@ -15,7 +15,7 @@ from lotus.analysis.common.durations import ERROR
 from lotus.analysis.common.scope import TABLES
 from lotus.analysis.summary import summarise
 from lotus.compare.comparison import Side, compare
-from lotus.reading import table_pieces
+from lotus.reading.tables import table_pieces
 from lotus.reporters.compare import comparison_report
 from lotus.reporters.run import run_document, run_page
 from tests.logs import MS

@@ -16,7 +16,7 @@ from lotus.analysis.observations.own_code import (
 )
 from lotus.analysis.verdict.verdict import verdict
 from lotus.inside.common.guard import HOOK_FILE
-from lotus.reading import launcher_record, own_code_table
+from lotus.reading.launcher import launcher_record, own_code_table
 from tests.unit.simulated import Plan
 
 BELOW = f"<module> (train.py:9);fetch ({HOOK_FILE}:1);fetch (/x/torch/fetch.py:50)"

@@ -9,12 +9,12 @@ import pandas as pd
 
 from lotus.common.numbers.array_types import Ints
 from lotus.inside.common.perf_event import HEADER
-from lotus.reading.batch_tables import categories, frame, repeat, signed, whose
-from lotus.reading.event_log import Lost
-from lotus.reading.frame_scanner import Array, ranges
-from lotus.reading.process_contents import counted_rows
-from lotus.reading.process_tree import Assembly, Process, is_a, match
-from lotus.reading.sample_tables import Names
+from lotus.reading.logs.event_log import Lost
+from lotus.reading.logs.frame_scanner import Array, ranges
+from lotus.reading.logs.process_tree import Assembly, Process, is_a, match
+from lotus.reading.tables.batch_tables import categories, frame, repeat, signed, whose
+from lotus.reading.tables.process_contents import counted_rows
+from lotus.reading.tables.sample_tables import Names
 
 KINDS = ("operation", "fetch", "collate")
 OPERATION, FETCH, COLLATE = range(3)

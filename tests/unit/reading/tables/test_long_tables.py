@@ -9,8 +9,8 @@ import pytest
 from lotus.analysis.common import columns
 from lotus.analysis.summary import summarise
 from lotus.common.storage import long_arrays
-from lotus.reading import batch_tables, frame_cache
 from lotus.reading.run import load
+from lotus.reading.tables import batch_tables, frame_cache
 from lotus.reporters.run import run_document
 from tests.simulation import simulate
 

@@ -9,8 +9,8 @@ import pytest
 
 from lotus.analysis.summary import summarise
 from lotus.common.errors import LotusError
-from lotus.reading import frame_cache
 from lotus.reading.run import Run, load
+from lotus.reading.tables import frame_cache
 from lotus.reporters.run import run_document
 from tests.logs import MS, START_NS, RunBuilder, Sample
 from tests.simulation import simulate

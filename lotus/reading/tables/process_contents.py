@@ -7,9 +7,9 @@ import numpy as np
 
 from lotus.common.numbers.array_types import Ints
 from lotus.inside.trace.log.log_format import MANY
-from lotus.reading.batch_tables import signed
-from lotus.reading.frame_scanner import EXPECTED, Array, ranges
-from lotus.reading.process_tree import Assembly, Process, groups
+from lotus.reading.logs.frame_scanner import EXPECTED, Array, ranges
+from lotus.reading.logs.process_tree import Assembly, Process, groups
+from lotus.reading.tables.batch_tables import signed
 
 
 class SampleTable(NamedTuple):

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from lotus.common.errors import LotusError
 from lotus.inside.trace.log import log_format
-from lotus.reading import frame_scanner as frames
-from lotus.reading.event_log import EventLog, ForeignError
+from lotus.reading.logs import frame_scanner as frames
+from lotus.reading.logs.event_log import EventLog, ForeignError
 from tests.logs import ProcessLog, Sample, pack_event, pack_frame, pack_header
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from lotus.common.numbers.array_types import Ints
-from lotus.reading.batch_tables import categories, signed
-from lotus.reading.frame_scanner import Array
-from lotus.reading.process_tree import Assembly
+from lotus.reading.logs.frame_scanner import Array
+from lotus.reading.logs.process_tree import Assembly
+from lotus.reading.tables.batch_tables import categories, signed
 
 OPERATION = "operation"
 KINDS = (OPERATION, "collate", "fetch", "send", "idle", "start-up", "wait", "step")

@@ -19,8 +19,8 @@ from lotus.common.numbers.array_types import Ints
 from lotus.common.storage import long_arrays
 from lotus.common.text import decoder_name
 from lotus.format import job_ranks
-from lotus.reading.event_log import EventLog, Lost
-from lotus.reading.frame_scanner import EXPECTED, Array, join
+from lotus.reading.logs.event_log import EventLog, Lost
+from lotus.reading.logs.frame_scanner import EXPECTED, Array, join
 
 _PIDS = 1 << 22  # the kernel assigns no larger pids
 _DRIFTED = 1_000_000  # ns

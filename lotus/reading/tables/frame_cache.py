@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from lotus.common.storage import long_arrays
-from lotus.reading.batch_tables import LONG, Waits, follow
-from lotus.reading.event_log import EventLog
-from lotus.reading.frame_scanner import EXPECTED, Array, join, narrow
-from lotus.reading.process_tree import Assembly, Process
+from lotus.reading.logs.event_log import EventLog
+from lotus.reading.logs.frame_scanner import EXPECTED, Array, join, narrow
+from lotus.reading.logs.process_tree import Assembly, Process
+from lotus.reading.tables.batch_tables import LONG, Waits, follow
 
 # Fewer frames need too little memory to matter.
 MANY = 1 << 17

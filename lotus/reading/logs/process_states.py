@@ -118,7 +118,7 @@ def _pages(directory: Path) -> Iterator[memoryview]:
 
 def _operation_names(directory: Path) -> dict[int, list[tuple[int, dict[int, str]]]]:
     """Map each pid to (start of the log, operation id -> name) of its logs."""
-    from lotus.reading.event_log import EventLog, ForeignError  # numpy is slow to import
+    from lotus.reading.logs.event_log import EventLog, ForeignError  # numpy is slow to import
 
     names: dict[int, list[tuple[int, dict[int, str]]]] = {}
     events = directory / "events"

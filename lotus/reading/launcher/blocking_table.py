@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 
 from lotus.common.text import redaction
-from lotus.reading.launcher_record import LauncherRecord
-from lotus.reading.process_tree import Process
+from lotus.reading.launcher.launcher_record import LauncherRecord
+from lotus.reading.logs.process_tree import Process
 
 # Numbers in the file for what is not an operation.
 _OWN, _COLLATE, _NEXT, _STEP = -1, -2, -3, -4

@@ -11,8 +11,8 @@ from lotus.common.storage import files
 from lotus.common.text.formatting import plural
 from lotus.format.clock_offsets import Clock
 from lotus.inside.trace.log.log_format import SCHEMA
-from lotus.reading.event_log import Shift, newer, parse_json
-from lotus.reading.process_tree import is_a
+from lotus.reading.logs.event_log import Shift, newer, parse_json
+from lotus.reading.logs.process_tree import is_a
 
 _MOST_OPENED = 8  # runs beside each other
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lotus.reading import blocking_table, launcher_record
+from lotus.reading.launcher import blocking_table, launcher_record
 
 ROW = {"pid": 7, "worker": 0, "operation": 1, "reason": "sleep", "looks": 5}
 

@@ -13,12 +13,12 @@ import pandas as pd
 from lotus.common.text import redaction
 from lotus.format import process_reports
 from lotus.inside.trace.log.log_format import FAILED, SENDS, STOPPED, UNMEASURED
-from lotus.reading import counter_tables
-from lotus.reading.batch_tables import frame, repeat, signed, whose
-from lotus.reading.event_log import Lost
-from lotus.reading.frame_scanner import Array
+from lotus.reading.logs.event_log import Lost
+from lotus.reading.logs.frame_scanner import Array
+from lotus.reading.logs.process_tree import Assembly, Process, groups, is_a
 from lotus.reading.missing_data import SEND_TIMES
-from lotus.reading.process_tree import Assembly, Process, groups, is_a
+from lotus.reading.tables import counter_tables
+from lotus.reading.tables.batch_tables import frame, repeat, signed, whose
 
 _CPUS = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?){0,999}")
 _MOST_FAULTS = 100  # reported by messages of their own

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from lotus.reading.launcher_record import LauncherRecord
+from lotus.reading.launcher.launcher_record import LauncherRecord
 
 MACHINE, MEMORY, CHILDREN = "machine", "memory", "children"  # as in the record
 COLUMNS = {

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from lotus.format.stack_frames import parsed
-from lotus.reading.launcher_record import LauncherRecord
-from lotus.reading.own_code_table import table
+from lotus.reading.launcher.launcher_record import LauncherRecord
+from lotus.reading.launcher.own_code_table import table
 
 FRAME = re.compile(r"(.+) \((.+):(\d{1,9})\)", re.ASCII)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from lotus.reading import launcher_readings, launcher_record
+from lotus.reading.launcher import launcher_readings, launcher_record
 
 ROW = [5, 4, 3, 2, 1, 0, 7, 8, 9, 10, 11, 12, 13, 14, 15]
 

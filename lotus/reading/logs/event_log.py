@@ -18,7 +18,7 @@ from lotus.common.errors import LotusError
 from lotus.common.storage import files, long_arrays, sparse_files
 from lotus.format import job_ranks
 from lotus.inside.trace.log import log_format
-from lotus.reading.frame_scanner import (
+from lotus.reading.logs.frame_scanner import (
     EXPECTED,
     HEADER,
     Array,

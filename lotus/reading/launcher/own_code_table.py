@@ -9,7 +9,7 @@ import pandas as pd
 from lotus.common.text import redaction
 from lotus.format import stack_frames
 from lotus.inside.common.guard import HOOK_FILE
-from lotus.reading.launcher_record import LauncherRecord
+from lotus.reading.launcher.launcher_record import LauncherRecord
 
 _MOST_FRAMES = 200
 _MOST_CHARACTERS = 2000  # of a frame

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from lotus.common.errors import LotusError
-from lotus.reading import run_json
-from lotus.reading.event_log import EventLog, ForeignError, Lost
+from lotus.reading.logs import run_json
+from lotus.reading.logs.event_log import EventLog, ForeignError, Lost
 
 
 def logs(path: Path, manifest: Mapping[str, Any], lost: list[Lost]) -> list[EventLog]:

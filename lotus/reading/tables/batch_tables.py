@@ -9,8 +9,8 @@ import pandas as pd
 from lotus.common.numbers.array_types import Ints
 from lotus.common.storage import long_arrays
 from lotus.inside.trace.log.log_format import FAILED, SENDS, UNMEASURED
-from lotus.reading.frame_scanner import Array
-from lotus.reading.process_tree import Assembly, groups, match
+from lotus.reading.logs.frame_scanner import Array
+from lotus.reading.logs.process_tree import Assembly, groups, match
 
 ORDERS = ("early", "in turn", "late")
 # Time of a thread on a core and ready to run without one; CPU time of its whole process.

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 
 from lotus.common.numbers.array_types import Ints
-from lotus.reading.batch_tables import alike, categories, frame, repeat, signed, whose
-from lotus.reading.frame_scanner import Array
-from lotus.reading.process_contents import (
+from lotus.reading.logs.frame_scanner import Array
+from lotus.reading.logs.process_tree import Assembly, Process
+from lotus.reading.tables.batch_tables import alike, categories, frame, repeat, signed, whose
+from lotus.reading.tables.process_contents import (
     Loaded,
     Loose,
     SampleTable,
@@ -18,7 +19,6 @@ from lotus.reading.process_contents import (
     loose_count,
     parallel,
 )
-from lotus.reading.process_tree import Assembly, Process
 
 CPU = ("cpu_ns", "minor_faults", "major_faults", "read_bytes")
 UNNAMED = "(unnamed)"  # an operation whose definition is lost

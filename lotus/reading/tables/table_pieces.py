@@ -14,10 +14,10 @@ import pandas as pd
 
 from lotus.common.numbers.array_types import Ints
 from lotus.common.storage import long_arrays
-from lotus.reading import process_contents, sample_tables
-from lotus.reading.batch_tables import signed
-from lotus.reading.frame_scanner import Array
-from lotus.reading.process_tree import Assembly
+from lotus.reading.logs.frame_scanner import Array
+from lotus.reading.logs.process_tree import Assembly
+from lotus.reading.tables import process_contents, sample_tables
+from lotus.reading.tables.batch_tables import signed
 
 ROWS = 1 << 18  # samples and operations of a piece
 

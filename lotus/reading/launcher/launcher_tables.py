@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lotus.reading import launcher_readings, launcher_record
+from lotus.reading.launcher import launcher_readings, launcher_record
 
 
 class LauncherTables:

@@ -1,0 +1,1 @@
+"""What the launcher recorded of the program from outside, as tables."""
