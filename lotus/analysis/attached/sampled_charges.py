@@ -28,6 +28,7 @@ from lotus.analysis.observations.own_code import hot_callee, hot_functions, hot_
 from lotus.analysis.verdict.account import Account
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.resources import Resources
+from lotus.analysis.verdict.causes.blocked_kinds import as_blocked
 from lotus.analysis.verdict.causes.cause_row import Charge
 from lotus.analysis.verdict.causes.costly_batches import SLOW_BATCHES
 from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP
@@ -357,7 +358,8 @@ class _Ledger:
             if reasons_known:
                 for reason, seen in parts.items():
                     evidence[f"{str(reason).replace('-', '_')}_looks_share"] = seen / count
-            result.append(Charge(_KINDS[phase], name, ns, evidence))
+            charge = Charge(_KINDS[phase], name, ns, evidence)
+            result.append(as_blocked(charge, shares.workers, self._use))
         return result
 
 

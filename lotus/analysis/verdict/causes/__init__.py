@@ -6,6 +6,7 @@ cores, and too few cores, come before a slow worker: while threads compete for c
 which worker is slower.
 """
 
+from lotus.analysis.verdict.causes.blocked_work import LATENCY, SHARED_LIMIT, SHARED_LOCK
 from lotus.analysis.verdict.causes.cause_row import CauseRow
 from lotus.analysis.verdict.causes.costly_batches import SLOW_BATCHES
 from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP
@@ -54,6 +55,9 @@ CAUSES: tuple[CauseRow, ...] = (
     COLD_FILES,
     KEPT_PROCESSES,
     OTHERS,
+    SHARED_LOCK,
+    SHARED_LIMIT,
+    LATENCY,
     OPERATION,
     DATASET,
     COLLATE,

@@ -46,6 +46,7 @@ class Charge:
     `looks`: the share of observations that `ns` was inferred from, and their number; (NaN, 0): it
     was measured.
     `place`: where most of the threads in it were blocked; None: not known, or several.
+    `work`: the kind of the work that is blocked, where being blocked is a kind of its own.
     """
 
     kind: str
@@ -60,6 +61,7 @@ class Charge:
     by_batch: Floats | None = field(default=None, repr=False, compare=False)
     looks: tuple[float, float] = (math.nan, 0.0)
     place: BlockedPlace | None = None
+    work: str = ""
 
     @property
     def waited_ns(self) -> float:

@@ -1,5 +1,6 @@
 """Limits that all workers share: what serves them one at a time, as a lock, a line, a process."""
 
+from lotus.analysis.machine.core_use import CoreUse
 from lotus.analysis.observations.looks import LOCAL_SOCKET, SHARED_LOCK
 from lotus.analysis.samples.mutual_slowing import SHARES_LIMIT
 from lotus.analysis.verdict.advice.advice import Advice
@@ -17,13 +18,13 @@ _PACKS, _ANSWERS_CORES = 0.25, 0.3
 
 def against_shared_limit(charge: Charge, circumstances: Circumstances) -> Advice | None:
     """Return advice if all workers ask for what serves them one at a time; else None."""
-    if takes_turns(looked(charge).reason, circumstances):
+    if takes_turns(looked(charge).reason, circumstances.workers):
         return Advice(
             "Processes wait for each other at a lock, so more workers will not help. Hold it for "
             "less time, give each worker its own file or connection, or avoid the lock.",
             CODE_NOT_WORKERS,
         )
-    if _asks_who_computes(charge, circumstances):
+    if asks_who_computes(charge, circumstances.use):
         computes = (
             "which computes the answers for all workers: more workers will not help"
             if circumstances.use.kept_cores >= _ANSWERS_CORES
@@ -37,26 +38,24 @@ def against_shared_limit(charge: Charge, circumstances: Circumstances) -> Advice
             "worker.",
             CODE_NOT_WORKERS,
         )
-    if _is_paced(charge):
+    if is_paced(charge):
         return Advice(f"{_how_paced(charge)}, {_paced_by(charge)}", CODE_NOT_WORKERS)
     return None
 
 
-def takes_turns(reason: str, circumstances: Circumstances) -> bool:
+def takes_turns(reason: str, workers: int) -> bool:
     """Return True if it waits for what only one process at a time can have."""
-    return reason == SHARED_LOCK and circumstances.workers > 1
+    return reason == SHARED_LOCK and workers > 1
 
 
-def _asks_who_computes(charge: Charge, circumstances: Circumstances) -> bool:
+def asks_who_computes(charge: Charge, use: CoreUse) -> bool:
     """Return True if it asks a process that computes its answers rather than waits itself."""
     looks = looked(charge)
     packs = 1.0 - looks.blocked_share >= _PACKS
-    return looks.reason == LOCAL_SOCKET and (
-        packs or circumstances.use.kept_cores >= _ANSWERS_CORES
-    )
+    return looks.reason == LOCAL_SOCKET and (packs or use.kept_cores >= _ANSWERS_CORES)
 
 
-def _is_paced(charge: Charge) -> bool:
+def is_paced(charge: Charge) -> bool:
     """Return True if samples come as if the workers shared a limit."""
     evidence = Evidence(charge.evidence)
     if looked(charge).reason not in PACED:

@@ -25,6 +25,7 @@ REASONS = {
     "page-fault": ("waits for memory pages", ""),
     "other": ("waits", OVERLAPS),
 }
+READING = ("storage", "file", "page-fault")
 
 
 def read_again(reason: str, circumstances: Circumstances) -> str:

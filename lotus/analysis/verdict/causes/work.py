@@ -34,6 +34,12 @@ from lotus.analysis.verdict.advice.advice import (
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import CODE_NOT_WORKERS, Remedy
 from lotus.analysis.verdict.advice.worker_advice import worker_advice
+from lotus.analysis.verdict.causes.blocked_kinds import (
+    WAITING,
+    as_blocked,
+    is_off_cpu,
+    starts_programs,
+)
 from lotus.analysis.verdict.causes.cause_row import OF_LOST_STEPS, CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.component_looks import looks_of, place_of
 from lotus.analysis.verdict.causes.kernel_work import (
@@ -46,6 +52,7 @@ from lotus.analysis.verdict.causes.shared_limit import PACED, against_shared_lim
 from lotus.analysis.verdict.causes.storage import against_reading
 from lotus.analysis.verdict.causes.waiting import (
     OVERLAPS,
+    READING,
     REASONS,
     WAITING_FACTS,
     fact_of,
@@ -58,13 +65,10 @@ from lotus.common.text.formatting import amount, duration, operation_name, share
 
 _CHAIN = 4  # innermost calls that are named
 _SEEN = 0.1  # of the observations: less is not mentioned
-_IN_CHILDREN = 0.5  # of the CPU time, in processes that it starts: they compute
 _FAR_MORE, _NEARLY_ALL = 4.0, 0.8
-_WAITING = 0.5  # off the CPU for more than this share: waits, does not compute
 _OF_NETWORK = ("socket", "events", LOCAL_SOCKET)
 _MOST_OF_FETCH = 0.5
-_READING = ("storage", "file", "page-fault")
-_FACTS = (
+WORK_FACTS = (
     {
         "fetch_share": "Share of the fetches' time, 0 to 1.",
         "total_ns": "Its time in all workers, nanoseconds.",
@@ -74,6 +78,7 @@ _FACTS = (
     | DELAYED_FACTS
     | KERNEL_FACTS
     | WAITING_FACTS
+    | OF_LOST_STEPS
 )
 
 
@@ -92,18 +97,15 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
                     "total_ns": made,
                     **look_evidence(looks),
                 }
-                if not evidence["waiting_share"] > _WAITING:
+                if not evidence["waiting_share"] > WAITING:
                     evidence |= of_making(ledger.scope, evidence["fetch_share"])
-                if (
-                    looks.reason in (*PACED, *_READING)
-                    and evidence["fetch_share"] >= _MOST_OF_FETCH
-                ):
+                if looks.reason in (*PACED, *READING) and evidence["fetch_share"] >= _MOST_OF_FETCH:
                     evidence["shared_pace_ns"] = shared_pace_ns(ledger.scope)
                     evidence["mutual_slowing"] = mutual_slowing(ledger.scope)
                     evidence[DELAYED_SHARE] = delayed_share(ledger.scope)
                 ns = ledger.take_component(column)
                 own = max(1.0 - ledger.delay_share, 0.01)
-                yield Charge(
+                charge = Charge(
                     kind,
                     name,
                     ns,
@@ -112,6 +114,7 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
                     at_once=_at_once(ledger, looks),
                     place=place_of(ledger, column, looks, looks.reason),
                 )
+                yield as_blocked(charge, ledger.scope.num_workers, ledger.use)
 
     return charges
 
@@ -142,7 +145,7 @@ def _waiting_share(ledger: Ledger, column: int, looks: Looks) -> float:
     return ratio(total(np.maximum(off - others, 0.0)), total(parts.parts[:, column]))
 
 
-def _reason(evidence: Evidence) -> str:
+def work_reason(evidence: Evidence) -> str:
     if not evidence.has("fetch_share"):
         return ""
     text = f"It takes {share(evidence['fetch_share'])} of the time in which batches are made"
@@ -172,20 +175,10 @@ def _reason(evidence: Evidence) -> str:
 def _waits(charge: Charge, circumstances: Circumstances) -> bool:
     """Return True if it waits by itself, and not because others have the cores."""
     return (
-        _off_cpu(charge)
-        and circumstances.shared <= _WAITING
-        and not _starts_programs(charge, circumstances)
+        is_off_cpu(charge)
+        and circumstances.shared <= WAITING
+        and not starts_programs(charge, circumstances.use)
     )
-
-
-def _starts_programs(charge: Charge, circumstances: Circumstances) -> bool:
-    """Return True if it waits for processes of its own, which compute."""
-    for_processes = looked(charge).reason in ("child", "pipe", "events")
-    return for_processes and circumstances.use.children_share >= _IN_CHILDREN
-
-
-def _off_cpu(charge: Charge) -> bool:
-    return charge.evidence.get("waiting_share", math.nan) > _WAITING
 
 
 def _against_work(charge: Charge, circumstances: Circumstances, look: str = "") -> Advice:
@@ -200,7 +193,7 @@ def _against_work(charge: Charge, circumstances: Circumstances, look: str = "") 
 def _against_waiting(charge: Charge, circumstances: Circumstances) -> Advice | None:
     """Return advice if it waits; None if it computes."""
     reason = looked(charge).reason
-    if _starts_programs(charge, circumstances):
+    if starts_programs(charge, circumstances.use):
         return (
             more_workers(circumstances)
             .after(
@@ -209,7 +202,7 @@ def _against_waiting(charge: Charge, circumstances: Circumstances) -> Advice | N
             )
             .or_code()
         )
-    if not _off_cpu(charge):
+    if not is_off_cpu(charge):
         return None
     if not _waits(charge, circumstances):
         return Advice(
@@ -226,7 +219,7 @@ def _against_waiting(charge: Charge, circumstances: Circumstances) -> Advice | N
         )
     words, helps = REASONS.get(reason, ("waits (network, lock, sleep)", OVERLAPS))
     slowing = Evidence(charge.evidence)["mutual_slowing"]
-    if reason in _READING:
+    if reason in READING:
         return against_reading(f"It {words}", slowing, circumstances)
     if slowing <= SHARES_NONE:
         helps = OVERLAPS
@@ -282,15 +275,15 @@ def _dwarfs_the_cores(charge: Charge, circumstances: Circumstances) -> bool:
 def _waiting_words(charge: Charge, circumstances: Circumstances) -> str:
     """Return what it does instead of computing; "" if it computes."""
     reason = looked(charge).reason
-    if takes_turns(reason, circumstances) or reason == LOCAL_SOCKET:
+    if takes_turns(reason, circumstances.workers) or reason == LOCAL_SOCKET:
         words = REASONS[reason][0]  # whoever answers, or who has the lock, may compute meanwhile
-    elif _starts_programs(charge, circumstances):
+    elif starts_programs(charge, circumstances.use):
         words = "waits for programs that it starts"
     elif _waits(charge, circumstances):
         words = REASONS[reason][0] if reason in REASONS else "waits"
     else:
         return ""
-    return f"{words}, not computing" if _off_cpu(charge) else words
+    return f"{words}, not computing" if is_off_cpu(charge) else words
 
 
 def _operation_title(charge: Charge, circumstances: Circumstances) -> str:
@@ -305,8 +298,8 @@ OPERATION = CauseRow(
     title="an operation",
     full_title=_operation_title,
     charges=_components("operation"),
-    facts=_FACTS | OF_LOST_STEPS,
-    reason=_reason,
+    facts=WORK_FACTS,
+    reason=work_reason,
     advice=_against_work,
 )
 
@@ -363,8 +356,8 @@ DATASET = CauseRow(
     title="the data set's own code",
     full_title=_dataset_title,
     charges=_components("dataset"),
-    facts=_FACTS | OF_LOST_STEPS,
-    reason=_reason,
+    facts=WORK_FACTS,
+    reason=work_reason,
     advice=_against_dataset,
 )
 
@@ -404,8 +397,8 @@ COLLATE = CauseRow(
     title="collate",
     full_title=_collate_title,
     charges=_components("collate"),
-    facts=_FACTS | OF_LOST_STEPS,
-    reason=_reason,
+    facts=WORK_FACTS,
+    reason=work_reason,
     advice=_against_collate,
 )
 
@@ -427,7 +420,7 @@ FETCH = CauseRow(
     title="the rest of the fetch",
     full_title=_fetch_title,
     charges=_components("fetch"),
-    facts=_FACTS | OF_LOST_STEPS,
-    reason=_reason,
+    facts=WORK_FACTS,
+    reason=work_reason,
     advice=_against_fetch,
 )

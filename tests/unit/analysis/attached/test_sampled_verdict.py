@@ -58,17 +58,17 @@ def test_an_operation_that_computes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "words"),
+    ("reason", "cause"),
     [
-        ("sleep", "Blur (sleeps, not computing)"),
-        ("socket", "Blur (waits for the network, not computing)"),
-        ("shared-lock", "Blur (waits for a lock that processes share, not computing)"),
-        ("pipe", "Blur (waits for another process, over a pipe, not computing)"),
+        ("sleep", "operation: Blur (sleeps, not computing)"),
+        ("socket", "operation: Blur (waits for the network, not computing)"),
+        ("shared-lock", "shared-lock: Blur (waits for a lock that processes share, not computing)"),
+        ("pipe", "operation: Blur (waits for another process, over a pipe, not computing)"),
     ],
 )
-def test_an_operation_that_is_blocked(reason: str, words: str) -> None:
+def test_an_operation_that_is_blocked(reason: str, cause: str) -> None:
     program = Program(STARVING, [turns((BLUR, 9), (DECODE, 1))] * 2, blocked={BLUR: reason})
-    assert first_of(program) == f"operation: {words}"
+    assert first_of(program) == cause
 
 
 @pytest.mark.parametrize("offset_ms", [-70, 0, 45])

@@ -57,6 +57,7 @@ def test_the_reason_is_in_the_title_and_decides_the_advice(
 
 def test_workers_that_take_turns_at_a_lock_are_not_advised_to_be_more() -> None:
     first = judged(with_looks(slow(workers=4), **{"shared-lock": 60, "sleep": 30, "computing": 10}))
+    assert first.causes[0].kind == "shared-lock"
     # Without the lock they work side by side, and no faster.
     assert first.causes[0].gain == first.causes[0].at_once == 4.0
     assert "waits for a lock that processes share" in first.causes[0].title
@@ -80,6 +81,7 @@ def test_behind_a_limit_that_they_share_workers_are_not_advised_to_be_more() -> 
     end = (run.samples["start_ns"] + run.samples["duration_ns"]).rank(method="first") * 5e6
     run.samples["start_ns"] = (end - run.samples["duration_ns"]).astype("int64")
     shared = judged(run).causes[0]
+    assert (apart.kind, shared.kind) == ("operation", "shared-limit")
     assert shared.title == apart.title
     assert "Samples arrived at even intervals of 5.00 ms" in shared.reason
     assert "shared a rate limit or one connection" in shared.advice
@@ -88,19 +90,21 @@ def test_behind_a_limit_that_they_share_workers_are_not_advised_to_be_more() -> 
 
 
 @pytest.mark.parametrize(
-    ("reason", "limit"),
+    ("reason", "kind", "limit"),
     [
-        ("sleep", "shared a rate limit or one connection"),
-        ("local-socket", "answered the workers one after the other"),
+        ("sleep", "operation", "shared a rate limit or one connection"),
+        ("socket", "latency", "shared a rate limit or one connection"),
+        ("local-socket", "latency", "answered the workers one after the other"),
     ],
 )
 @pytest.mark.parametrize("exponent", [0.0, 1.0])
 def test_samples_that_slow_each_other_down_share_a_limit(
-    monkeypatch: pytest.MonkeyPatch, exponent: float, reason: str, limit: str
+    monkeypatch: pytest.MonkeyPatch, exponent: float, reason: str, kind: str, limit: str
 ) -> None:
     monkeypatch.setattr(work, "mutual_slowing", lambda scope: exponent)
     first = judged(with_looks(slow(workers=4), **{reason: 90, "computing": 10})).causes[0]
     shares_it = exponent == 1.0
+    assert first.kind == ("shared-limit" if shares_it else kind)
     assert ("each sample took 50% less" in first.reason) == shares_it
     assert (limit in first.advice) == shares_it
     assert ("Raise num_workers" in first.advice) != shares_it
