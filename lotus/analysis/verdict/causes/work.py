@@ -146,6 +146,7 @@ def _waiting_share(ledger: Ledger, column: int, looks: Looks) -> float:
 
 
 def work_reason(evidence: Evidence) -> str:
+    """Return a sentence on the work: its part of the making of batches, and what blocks it."""
     if not evidence.has("fetch_share"):
         return ""
     text = f"It takes {share(evidence['fetch_share'])} of the time in which batches are made"
