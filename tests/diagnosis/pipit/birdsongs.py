@@ -1,7 +1,7 @@
 """Tells birds by their songs, whose notes an app has sent in.
 
-Planted: workers are spawned anew for each epoch, and each time all recordings, half a million notes
-as Python objects, are pickled for each of the two.
+Planted: workers are spawned anew for each epoch, and each time all recordings, a quarter of a
+million notes as Python objects, are pickled for each of the two.
 """
 
 import argparse

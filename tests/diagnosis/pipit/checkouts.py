@@ -14,14 +14,14 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-BASKETS, GOODS, SHOWN, BATCH, STEP = 12_000, 600, 12, 32, 0.03
+BASKETS, GOODS, SHOWN, BATCH, STEP = 24_000, 600, 12, 32, 0.03
 SAMPLES = 1280
 
 
 def baskets():
     drawn = random.Random(47)
     goods = range(GOODS)
-    return [drawn.choices(goods, k=16) for _ in range(BASKETS)]
+    return [drawn.choices(goods, k=20) for _ in range(BASKETS)]
 
 
 class Together(Dataset):

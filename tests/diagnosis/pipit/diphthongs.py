@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-SOUNDS, LENGTH, SPEAKERS, DIPHTHONGS, BATCH, STEP = 480, 12_000, 30, 8, 16, 0.06
+SOUNDS, LENGTH, SPEAKERS, DIPHTHONGS, BATCH, STEP = 480, 12_000, 30, 8, 16, 0.02
 
 
 class Journal:
@@ -66,14 +66,14 @@ def accuracy(model, loader):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--without", action="store_true")
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=3)
     args = parser.parse_args()
     torch.manual_seed(43)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal(Path(folder, "journal.jsonl"), durable=not args.without)
         loader = DataLoader(
-            Recordings(journal), BATCH, shuffle=True, num_workers=2, persistent_workers=True
+            Recordings(journal), BATCH, shuffle=True, num_workers=1, persistent_workers=True
         )
         quiet = Recordings(Journal(Path(folder, "checks.jsonl"), durable=False))
         checks = DataLoader(torch.utils.data.Subset(quiet, range(48)), BATCH)

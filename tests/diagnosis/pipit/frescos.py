@@ -19,7 +19,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from torchvision.transforms import v2
 
-SCANS, LARGE, PATCH, PATCHES, BATCH, STEP = 32, 1024, 96, 640, 16, 0.06
+SCANS, LARGE, PATCH, PATCHES, BATCH, STEP = 32, 1536, 96, 640, 16, 0.05
 
 
 def write(folder):

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, random_split
 
-CHAINS, LETTERS, PLACES, LONGEST, BATCH, STEP = 1000, 21, 6, 24_000, 16, 0.05
+CHAINS, LETTERS, PLACES, LONGEST, BATCH, STEP = 1000, 21, 6, 34_350, 16, 0.03
 
 
 class Chains(Dataset):

@@ -1,6 +1,6 @@
 """Forecasts the level of a lake from the hours before, with a convolutional network.
 
-Planted: the settings, which come from a larger machine, give the training step sixteen threads, and
+Planted: the settings, which come from a larger machine, give the training step four threads, and
 they fight for two cores with each other and with the loader's worker.
 """
 

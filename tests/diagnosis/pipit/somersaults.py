@@ -14,14 +14,14 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-CLIPS, FRAMES, SIDE, CUT, BATCH, STEP = 160, 8, 144, 112, 8, 0.12
-TIMER = (4, 4, 40, 18)  # left, top, right, bottom
+CLIPS, FRAMES, SIDE, CUT, BATCH, STEP = 240, 8, 144, 112, 8, 0.06
+TIMER = (4, 4, 44, 24)  # left, top, right, bottom
 
 
 class HideTimer:
     """Fills the place of the timer from around each pixel."""
 
-    def __init__(self, reach=2):
+    def __init__(self, reach=3):
         self.reach = reach
 
     def __call__(self, frame):

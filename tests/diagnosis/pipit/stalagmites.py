@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-SHARDS, SCANS, POINTS, KEPT, BATCH, STEP = 4, 120, 6144, 1024, 8, 0.03
+SHARDS, SCANS, POINTS, KEPT, BATCH, STEP = 4, 120, 16_384, 1024, 8, 0.02
 
 
 def write(folder):

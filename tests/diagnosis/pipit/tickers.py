@@ -1,7 +1,7 @@
 """Forecasts the next hour of share prices from the ticks of a day.
 
-Planted: the ticks of a day are brought onto a grid of tenths of a second, in double precision, and
-smoothed there, though only one point of each minute is kept.
+Planted: the ticks of a day are brought onto a grid of twentieths of a second, in double precision,
+and smoothed there, though only one point of each minute is kept.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-SHARES, DAYS, SECONDS, TICKS, BATCH, STEP = 12, 40, 23_400, 3000, 8, 0.05
+SHARES, DAYS, SECONDS, TICKS, BATCH, STEP = 12, 40, 23_400, 3000, 8, 0.025
 FIELDS = 3
 
 
@@ -70,7 +70,7 @@ def main():
     torch.manual_seed(61)
     torch.set_num_threads(1)
     loader = DataLoader(
-        Days(Minutes(1 if args.without else 600)),
+        Days(Minutes(1 if args.without else 1200)),
         BATCH,
         num_workers=2,
         persistent_workers=True,
