@@ -42,7 +42,7 @@ def block(before, after):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=5)
     args = parser.parse_args()
     torch.manual_seed(79)
     torch.set_num_threads(1)

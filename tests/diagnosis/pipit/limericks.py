@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-LETTERS, TEXT, WINDOW, WINDOWS, WIDTH, BATCH = 40, 60_000, 96, 640, 160, 16
+LETTERS, TEXT, WINDOW, WINDOWS, WIDTH, BATCH = 40, 60_000, 96, 384, 160, 16
 
 
 class Windows(Dataset):

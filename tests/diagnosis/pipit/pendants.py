@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
 
-AUCTIONS, FIELDS, HOUSES, BATCH, WIDTH = 40_000, 60, 90, 256, 900
+AUCTIONS, FIELDS, HOUSES, BATCH, WIDTH = 24_000, 60, 90, 256, 900
 
 
 class Auctions(Dataset):

@@ -66,7 +66,7 @@ def validate(model, loader):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--without", action="store_true")
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=3)
     args = parser.parse_args()
     torch.manual_seed(59)
     torch.set_num_threads(1)

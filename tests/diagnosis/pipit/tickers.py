@@ -65,7 +65,7 @@ class Days(IterableDataset):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--without", action="store_true")
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=2)
     args = parser.parse_args()
     torch.manual_seed(61)
     torch.set_num_threads(1)
