@@ -132,7 +132,7 @@ _SLOW = {
         "native_map": "hostile_files",
         "plot": "plot",
         "reading": "counter_damage damaged_runs every_byte hostile_runs",
-        "reporters": "end_of_trace",
+        "reporters/run": "end_of_trace",
         "schemas": "schemas",
         "tools": "fuzz",
         "tools/bench/gains": "advise_demos",

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     from lotus.analysis.attached.sampled_verdict import summarise, with_verdict
     from lotus.attach.files import attached_run
     from lotus.reporters.base.console import plain_console
-    from lotus.reporters.run import attached_report
+    from lotus.reporters.run.attached import attached_report
 
     summary = with_verdict(summarise(attached_run.load(directory), str(directory)))
     if args.json:

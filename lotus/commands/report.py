@@ -182,7 +182,7 @@ def _attached(args: argparse.Namespace) -> Callable[[], None]:
     from lotus.analysis.attached.sampled_verdict import summarise
     from lotus.attach.files import attached_run
     from lotus.common.errors import LotusError
-    from lotus.reporters.run import attached_page, attached_report
+    from lotus.reporters.run.attached import attached_page, attached_report
 
     if args.markdown:
         raise LotusError("--markdown is for a recorded run: this one was sampled (--html, --json)")

@@ -88,7 +88,7 @@ def _look_at(pid: int, args: argparse.Namespace) -> int:
     from lotus.commands.common import output
     from lotus.common.errors import LotusError
     from lotus.reporters.base.console import plain_console
-    from lotus.reporters.run import attached_report
+    from lotus.reporters.run.attached import attached_report
 
     if args.stacks:
         raise LotusError(f"the stacks of a process are shown by: py-spy dump --pid {pid}")

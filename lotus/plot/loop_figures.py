@@ -12,8 +12,8 @@ from lotus.common.text.formatting import operation_name, share
 from lotus.plot import canvas, figure_source
 from lotus.reporters.base.chart_parts import BLUE, GREY, IDLE_GREY, ORANGE, RED, SKY, STEP, WAIT
 from lotus.reporters.base.console import rows_of
-from lotus.reporters.run import coverage
-from lotus.reporters.run.loader_charts import brief, cause_colour, part_colour
+from lotus.reporters.run.charts.loader_charts import brief, cause_colour, part_colour
+from lotus.reporters.run.parts import coverage
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

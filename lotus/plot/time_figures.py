@@ -14,7 +14,7 @@ from lotus.common.text.formatting import duration, operation_name
 from lotus.plot import canvas, figure_source
 from lotus.reporters.base.chart_parts import STEP, WAIT
 from lotus.reporters.base.page import COLOURS
-from lotus.reporters.run.time_charts import DELAY, kind_colours, lane_titles
+from lotus.reporters.run.charts.time_charts import DELAY, kind_colours, lane_titles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ from lotus.analysis.summary import LoaderSummary, Summary
 from lotus.analysis.verdict.rest_of_causes import rest_of
 from lotus.analysis.verdict.verdict import Cause, Verdict
 from lotus.common.text.formatting import duration, plain, share
-from lotus.reporters.run import coverage, time_bars, trial
+from lotus.reporters.run.parts import coverage, time_bars, trial
 
 _MOST_CAUSES = 5
 _SPECIAL = re.compile(r"[\\`*_\[\]<>|~]")

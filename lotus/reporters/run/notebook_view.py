@@ -10,7 +10,8 @@ from lotus.analysis.summary import LoaderSummary, Summary
 from lotus.analysis.verdict.rest_of_causes import RestOfCauses, rest_of
 from lotus.analysis.verdict.verdict import Cause, Verdict
 from lotus.common.text.formatting import amount, duration, plain, share, shorten
-from lotus.reporters.run import cached_results, coverage, trial
+from lotus.reporters.run import cached_results
+from lotus.reporters.run.parts import coverage, trial
 
 _MOST_CAUSES, _MOST_LINES, _WIDTH = 5, 3, 300
 _CELL = re.compile(r"\b\d{5,}\.py:(\d+)")  # ipykernel names a cell's file by a hash of its text

@@ -18,7 +18,7 @@ from lotus.analysis.summary import LoaderSummary, Summary
 from lotus.analysis.verdict.verdict import Verdict
 from lotus.reporters.map import map_tables
 from lotus.reporters.ranks import rank_report
-from lotus.reporters.run.coverage import ceiling_bounds
+from lotus.reporters.run.parts.coverage import ceiling_bounds
 
 SCHEMA = 1
 _RUN = "command state exit_code signal level batches every max_log host ranks".split()

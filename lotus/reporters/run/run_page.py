@@ -21,18 +21,17 @@ from lotus.reporters.base.console import LEFT, RIGHT, rows_of
 from lotus.reporters.base.page import Chart, Section, Table
 from lotus.reporters.map import map_charts, map_report
 from lotus.reporters.ranks import rank_charts
-from lotus.reporters.run import (
+from lotus.reporters.run import run_document  # fmt: skip
+from lotus.reporters.run.charts import loader_charts, time_charts
+from lotus.reporters.run.parts import (
     blocked_words,
     coverage,
-    loader_charts,
     next_steps,
     report_columns,
-    run_document,
     time_bars,
-    time_charts,
     trial,
-)  # fmt: skip
-from lotus.reporters.run.machine_words import machine_words
+)
+from lotus.reporters.run.parts.machine_words import machine_words
 
 _MOST_RANKS = 8  # as many as there are colours
 _CELLS = 400_000  # of the timeline: 1 MB of the page

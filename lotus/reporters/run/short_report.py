@@ -17,7 +17,7 @@ from lotus.analysis.verdict.ruled_out import LITTLE
 from lotus.analysis.verdict.verdict import Cause, Verdict
 from lotus.common.text.formatting import amount, duration, plain, plural, share, shorten
 from lotus.reporters.ranks import rank_report
-from lotus.reporters.run import coverage, next_steps, time_bars, trial
+from lotus.reporters.run.parts import coverage, next_steps, time_bars, trial
 
 _WIDTH = 78
 MOST_LINES = 24  # with the next command 25, as many as a terminal shows

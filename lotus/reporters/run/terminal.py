@@ -14,7 +14,7 @@ from lotus.reporters.base.console import LEFT, plain_console, print_paragraph, p
 from lotus.reporters.base.display_names import tree
 from lotus.reporters.map import map_report
 from lotus.reporters.ranks import rank_report
-from lotus.reporters.run import (
+from lotus.reporters.run.parts import (
     blocked_words,
     coverage,
     next_steps,
@@ -23,7 +23,7 @@ from lotus.reporters.run import (
     trial,
     verdict_paragraphs,
 )
-from lotus.reporters.run.machine_words import machine_words
+from lotus.reporters.run.parts.machine_words import machine_words
 
 if TYPE_CHECKING:  # rich is imported when there is something to print
     from rich.console import Console

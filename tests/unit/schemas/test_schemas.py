@@ -34,7 +34,8 @@ from lotus.reporters.live import top_report
 from lotus.reporters.map import attribution_report, map_tables, validation_report
 from lotus.reporters.ranks import balance_report as balancing
 from lotus.reporters.ranks import job_report
-from lotus.reporters.run import attached_report, run_document
+from lotus.reporters.run import run_document
+from lotus.reporters.run.attached import attached_report
 from lotus.reporters.sweep import sweep_report
 from lotus.reporters.tune import tune_report, whatif_report
 from lotus.schemas import documents
@@ -65,7 +66,8 @@ from tests.unit.live.test_view import IDLE, at_sample
 from tests.unit.many_ranks import Costs
 from tests.unit.many_ranks import job as many_ranks
 from tests.unit.mapping.test_function_mapping import a_mapping
-from tests.unit.reporters import test_device_lines, test_report, test_sweep_reports
+from tests.unit.reporters import test_sweep_reports
+from tests.unit.reporters.run import test_device_lines, test_report
 from tests.unit.reporters.test_top_report import group, hung, running
 from tests.unit.simulated import Plan
 from tests.unit.tune import test_operation_costs, test_what_if

@@ -11,7 +11,7 @@ from lotus.analysis.attached.counted_threads import CounterSummary, summarise_co
 from lotus.analysis.attached.evidence import CounterEvidence
 from lotus.analysis.attached.sampled_verdict import summarise
 from lotus.reporters.base.console import plain_console
-from lotus.reporters.run import attached_counters, attached_page, attached_report
+from lotus.reporters.run.attached import attached_counters, attached_page, attached_report
 from native_map.events import formulas
 from tests.unit.sampled_program import MAIN, STEP, WAIT, Program, always, operation, turns
 

@@ -8,7 +8,7 @@ from lotus.analysis.attached import phases
 from lotus.analysis.attached.loop_shares import sampled
 from lotus.analysis.attached.process_table import grouped, processes
 from lotus.analysis.attached.sampled_verdict import AttachedSummary, summarise
-from lotus.reporters.run import attached_report
+from lotus.reporters.run.attached import attached_report
 from tests.unit.sampled_program import (
     IDLE,
     MAIN,

@@ -9,7 +9,7 @@ import pytest
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.clock_offset import labels_of_looks
 from lotus.analysis.attached.sampled_verdict import AttachedSummary, summarise
-from lotus.reporters.run import attached_report
+from lotus.reporters.run.attached import attached_report
 from tests.unit.sampled_program import (
     IDLE,
     MAIN,

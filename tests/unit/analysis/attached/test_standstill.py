@@ -10,7 +10,7 @@ from lotus.analysis.attached import phases
 from lotus.analysis.attached.evidence import AttachEvidence
 from lotus.analysis.attached.sampled_verdict import AttachedSummary, summarise, with_verdict
 from lotus.common.errors import LotusError
-from lotus.reporters.run import attached_report
+from lotus.reporters.run.attached import attached_report
 from tests.unit.sampled_program import IDLE, STEP, TICK, WAIT, At, Program, always, operation
 
 BLUR, READ, OUTSIDE = operation("Blur"), operation("Read"), (phases.OUTSIDE, "")

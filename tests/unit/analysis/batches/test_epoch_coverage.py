@@ -10,7 +10,7 @@ from lotus.analysis.common.loader_titles import title_of
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.summary import summarise
 from lotus.inside.trace.loaders.library_consumers import facts_of_caller
-from lotus.reporters.run import coverage
+from lotus.reporters.run.parts import coverage
 from tests.unit.simulated import Plan
 
 

@@ -12,7 +12,7 @@ from lotus.analysis.common.scope import scopes
 from lotus.analysis.data.repeated_samples import divided_data, shared_generators
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from lotus.inside.trace.fetches.sample_digests import KEPT
-from lotus.reporters.run.coverage import verdict_words
+from lotus.reporters.run.parts.coverage import verdict_words
 from tests.unit.simulated import Plan
 
 

@@ -12,7 +12,7 @@ from lotus.analysis.machine.machine_state import MachineState
 from lotus.analysis.summary import summarise
 from lotus.reporters.base.console import plain_console
 from lotus.reporters.run import run_document, terminal
-from lotus.reporters.run.machine_words import machine_words
+from lotus.reporters.run.parts.machine_words import machine_words
 from tests.unit.simulated import Plan
 
 

@@ -12,7 +12,7 @@ from lotus.analysis.replay.gain_prediction import GainPrediction, Prediction
 from lotus.analysis.replay.loader_replay import replay
 from lotus.analysis.verdict.advice.remedy import CODE, Remedy
 from lotus.analysis.verdict.verdict import Cause, verdict
-from lotus.reporters.run import trial
+from lotus.reporters.run.parts import trial
 from tests.unit.analysis.machine.test_core_use import QUIET, cores
 from tests.unit.simulated import Plan
 

@@ -11,7 +11,7 @@ from lotus.analysis.machine.core_use import core_use
 from lotus.analysis.samples.slow_batches import slow_as_a_whole
 from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.verdict import Verdict, verdict
-from lotus.reporters.run import coverage
+from lotus.reporters.run.parts import coverage
 from tests.unit.simulated import Plan
 
 

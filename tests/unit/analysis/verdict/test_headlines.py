@@ -3,7 +3,7 @@
 import pytest
 
 from lotus.analysis.verdict.ruled_out import RULED_OUT
-from lotus.reporters.run.coverage import verdict_words
+from lotus.reporters.run.parts.coverage import verdict_words
 from tests.unit.analysis.machine.test_core_use import QUIET, cores, judged
 from tests.unit.analysis.verdict.causes.test_step_delay import loop
 from tests.unit.simulated import Plan

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from lotus.analysis.verdict.verdict import Verdict
 from lotus.common.text.formatting import plain
 from lotus.reporters.base.console import print_paragraph
-from lotus.reporters.run import coverage
+from lotus.reporters.run.parts import coverage
 
 if TYPE_CHECKING:  # rich is imported when there is something to print
     from rich.console import Console

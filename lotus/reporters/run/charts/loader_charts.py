@@ -37,7 +37,7 @@ from lotus.reporters.base.chart_parts import (
 )
 from lotus.reporters.base.console import LEFT, RIGHT, rows_of, tight
 from lotus.reporters.base.page import Chart, Table
-from lotus.reporters.run import blocked_words, coverage, report_columns, time_bars
+from lotus.reporters.run.parts import blocked_words, coverage, report_columns, time_bars
 
 PART_COLOURS = {"waits": WAIT, "step": STEP, "start-up": GREY, "shut-down": GREY}
 # States of threads, in the order of their bars.

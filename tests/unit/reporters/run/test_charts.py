@@ -22,7 +22,8 @@ from lotus.reporters.base import chart_parts
 from lotus.reporters.base.console import plain_console
 from lotus.reporters.base.page import Chart, Section, Table
 from lotus.reporters.map import map_charts
-from lotus.reporters.run import loader_charts, run_document, run_page, terminal, time_charts
+from lotus.reporters.run import run_document, run_page, terminal
+from lotus.reporters.run.charts import loader_charts, time_charts
 from tests.logs import RunBuilder
 from tests.unit.joining.test_sample_join import batch, every_ms, recording
 from tests.unit.simulated import Plan

@@ -13,7 +13,8 @@ from lotus.analysis.verdict.advice.remedy import CODE, Remedy
 from lotus.analysis.verdict.run_time import SETUP, STEP, WAIT, RunPart, RunTime
 from lotus.common.text.formatting import factor, operation_name
 from lotus.inside.common import alternative_files
-from lotus.reporters.run import short_report, trial
+from lotus.reporters.run import short_report
+from lotus.reporters.run.parts import trial
 from tests.unit.simulated import Plan
 
 SLOW = {"operations": {"Read": 20.0}, "step": 8.0, "batches": 100}

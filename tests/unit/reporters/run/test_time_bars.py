@@ -5,8 +5,8 @@ import math
 import pytest
 
 from lotus.analysis.verdict.run_time import IMPORTS, SETUP, STEP, WAIT, RunPart, RunTime
-from lotus.reporters.run.loader_charts import run_time
-from lotus.reporters.run.time_bars import lines_of, parts_of, without_core
+from lotus.reporters.run.charts.loader_charts import run_time
+from lotus.reporters.run.parts.time_bars import lines_of, parts_of, without_core
 
 
 def spent(delay_before_ns: float) -> RunTime:

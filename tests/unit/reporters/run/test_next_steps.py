@@ -10,7 +10,7 @@ from lotus.analysis.replay.gain_prediction import Prediction
 from lotus.analysis.verdict.advice.advice import NAMED, Advice
 from lotus.analysis.verdict.advice.remedy import CODE, Remedy
 from lotus.analysis.verdict.verdict import Cause
-from lotus.reporters.run.next_steps import later_causes, step_words
+from lotus.reporters.run.parts.next_steps import later_causes, step_words
 
 
 def cause(advice: str, share: float = 0.2, kind: str = "operation", remedy: Remedy = CODE) -> Cause:

@@ -22,15 +22,9 @@ from lotus.common import tunable_loop
 from lotus.common.storage import files
 from lotus.common.text import formatting
 from lotus.reporters.base.console import plain_console
-from lotus.reporters.run import (
-    coverage,
-    next_steps,
-    report_columns,
-    run_document,
-    short_report,
-    terminal,
-)
+from lotus.reporters.run import run_document, short_report, terminal
 from lotus.reporters.run.markdown_report import markdown
+from lotus.reporters.run.parts import coverage, next_steps, report_columns
 from tests.unit.simulated import Plan
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07\n\r\u202e[bold]"

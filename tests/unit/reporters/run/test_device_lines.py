@@ -9,7 +9,8 @@ from lotus.analysis.common.scope import scopes
 from lotus.analysis.machine.device_share import device_share
 from lotus.analysis.summary import summarise
 from lotus.reporters.base.console import plain_console
-from lotus.reporters.run import coverage, run_document, short_report, terminal
+from lotus.reporters.run import run_document, short_report, terminal
+from lotus.reporters.run.parts import coverage
 from tests.unit.simulated import MS, Plan
 
 LINE = (

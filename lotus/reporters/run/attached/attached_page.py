@@ -4,13 +4,9 @@ from lotus.analysis.attached.sampled_verdict import AttachedSummary, LoopSummary
 from lotus.common.text.formatting import plain, share
 from lotus.reporters.base.console import LEFT, RIGHT, rows_of
 from lotus.reporters.base.page import Chart, Section, Table
-from lotus.reporters.run import (
-    attached_counters,
-    attached_functions,
-    attached_report,
-    coverage,
-    loader_charts,
-)
+from lotus.reporters.run.attached import attached_counters, attached_functions, attached_report
+from lotus.reporters.run.charts import loader_charts
+from lotus.reporters.run.parts import coverage
 
 Parts = list[str | Table | Chart]
 

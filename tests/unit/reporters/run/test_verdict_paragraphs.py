@@ -7,7 +7,7 @@ from typing import Any
 from lotus.analysis.summary import summarise
 from lotus.analysis.verdict.verdict import Verdict
 from lotus.reporters.base.console import plain_console
-from lotus.reporters.run import verdict_paragraphs
+from lotus.reporters.run.parts import verdict_paragraphs
 from tests.unit.simulated import Plan
 
 

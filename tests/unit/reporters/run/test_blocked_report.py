@@ -13,7 +13,8 @@ from jsonschema import Draft202012Validator
 from lotus.analysis.summary import summarise
 from lotus.reporters.base.console import plain_console
 from lotus.reporters.base.page import Chart, Table
-from lotus.reporters.run import loader_charts, run_document, run_page, terminal
+from lotus.reporters.run import run_document, run_page, terminal
+from lotus.reporters.run.charts import loader_charts
 from lotus.schemas import documents
 from tests.unit.simulated import MS, Plan
 

@@ -7,8 +7,10 @@ import pytest
 from lotus.analysis.summary import LoaderSummary, summarise
 from lotus.common.text.formatting import duration
 from lotus.reporters.base.console import plain_console
-from lotus.reporters.run import loader_charts, report_columns, terminal
-from lotus.reporters.run.report_columns import BOTH, PAGE, TERMINAL, Column
+from lotus.reporters.run import terminal
+from lotus.reporters.run.charts import loader_charts
+from lotus.reporters.run.parts import report_columns
+from lotus.reporters.run.parts.report_columns import BOTH, PAGE, TERMINAL, Column
 from tests.unit.simulated import Plan
 
 

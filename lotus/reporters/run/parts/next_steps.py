@@ -6,7 +6,7 @@ from lotus.analysis.verdict.causes.edges import SHUTDOWN, STARTUP
 from lotus.analysis.verdict.causes.threads import OTHERS
 from lotus.analysis.verdict.causes.training_step import TRAINING_STEP
 from lotus.analysis.verdict.verdict import Cause, Verdict
-from lotus.reporters.run import trial
+from lotus.reporters.run.parts import trial
 
 LEAST_SECOND = 0.05  # of the loop: a second cause of less needs no advice
 _LEAST_GAIN = 1.1  # times as fast: a later step that is predicted to gain less is left out

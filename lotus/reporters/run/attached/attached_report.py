@@ -22,13 +22,8 @@ from lotus.common.text.formatting import (
     size,
 )
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table, rows_of
-from lotus.reporters.run import (
-    attached_counters,
-    attached_functions,
-    coverage,
-    time_bars,
-    verdict_paragraphs,
-)
+from lotus.reporters.run.attached import attached_counters, attached_functions
+from lotus.reporters.run.parts import coverage, time_bars, verdict_paragraphs
 from lotus.reporters.run.run_document import plain_document, verdict_document
 
 if TYPE_CHECKING:  # rich is imported when there is something to print

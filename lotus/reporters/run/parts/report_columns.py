@@ -12,7 +12,7 @@ from lotus.analysis.verdict.rest_of_causes import rest_of
 from lotus.analysis.verdict.verdict import Cause
 from lotus.common.text.formatting import amount, duration, operation_name, plain, share
 from lotus.reporters.base.console import LEFT, RIGHT, tight, tight_size
-from lotus.reporters.run import blocked_words
+from lotus.reporters.run.parts import blocked_words
 
 Row = Mapping[str, Any]
 TERMINAL, PAGE = "terminal", "page"

@@ -1,0 +1,1 @@
+"""Charts of one loader, for the page and for lotus.plot."""
