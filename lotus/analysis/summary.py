@@ -19,6 +19,7 @@ from lotus.analysis.machine.machine_state import MachineState, machine_state
 from lotus.analysis.machine.unmeasured_run_delay import without_core
 from lotus.analysis.observations.blocked_time import blocked_time
 from lotus.analysis.observations.own_code import HotFunction, hot_lines
+from lotus.analysis.observations.standing import Standstill, standstill
 from lotus.analysis.ranks.awaited_rank import HeldUp, held_up
 from lotus.analysis.ranks.rank_run import RankRun
 from lotus.analysis.ranks.rank_verdict import RankSummary, rank_summary
@@ -35,8 +36,9 @@ from lotus.analysis.verdict.advice.advice import PROGRAM
 from lotus.analysis.verdict.advice.circumstances import circumstances_of
 from lotus.analysis.verdict.causes.cause_row import STEP
 from lotus.analysis.verdict.run_time import RunTime, run_time
+from lotus.analysis.verdict.standstill import with_standstill
 from lotus.analysis.verdict.time_outside import with_outside
-from lotus.analysis.verdict.verdict import Verdict, judge
+from lotus.analysis.verdict.verdict import STANDSTILL, Verdict, judge
 from lotus.analysis.verdict.worker_balance import idle_share, rank_table, worker_table
 from lotus.common.terminal.progress import Advance
 from lotus.common.text import redaction
@@ -111,6 +113,7 @@ class Summary:
     time: RunTime | None = None  # of all of the run; None: not known
     hot_in_pauses: Sequence[HotFunction] = ()  # the program's lines between loops, as hot_lines
     no_stacks: str = ""  # as `Run.no_stacks`
+    still: Standstill | None = None  # of the first loader, until the program was ended
 
     @cached_property
     def verdict(self) -> Verdict | None:
@@ -118,6 +121,10 @@ class Summary:
         if not self.loaders:
             return None
         judged = self._with_program(self.loaders[0].verdict)
+        stands = with_standstill(judged, self.still, self.loaders[0].times["loop_ns"])
+        if stands.kind == STANDSTILL:
+            return stands
+        judged = stands
         program, lines = f"-- {self.program}", self.hot_in_pauses
         waits = len(self.open_waits) > 0
         return with_outside(judged, self.time, program, lines, self.no_stacks, waits)
@@ -163,6 +170,9 @@ def summarise(
             for scope in scopes(run, chosen, advance, partials)
         ]
     )
+    stills = [standstill(run, loader.scope) for loader in summaries]
+    first = next((place for place, still in enumerate(stills) if still is not None), 0)
+    summaries = [*summaries[first : first + 1], *summaries[:first], *summaries[first + 1 :]]
     last = summaries[0].held_up if summaries else None
     return Summary(
         path=str(getattr(run, "path", "")),
@@ -178,6 +188,7 @@ def summarise(
         time=run_time(run if last is None else RankRun(run, last.rank)),
         hot_in_pauses=hot_lines(table(run, "own_code"), "pause"),
         no_stacks=str(getattr(run, "no_stacks", "")),
+        still=stills[first] if stills else None,
     )
 
 

@@ -366,6 +366,13 @@ class Run(LauncherTables):
         return blocking_table.places(self._launcher_record, self._outline.processes)
 
     @cached_property
+    def standing(self) -> pd.DataFrame:
+        """Processes that made, awaited or used a batch and stood at one point for 5 s or longer
+        until they were last observed: pid, worker, operation, reason (as in `blocking`; `alike` of
+        `looks` found it), place (as in `places`; "" if unknown), since_ns, seen_ns."""
+        return blocking_table.standing(self._launcher_record, self._outline.processes)
+
+    @cached_property
     def operations(self) -> pd.DataFrame:
         """One row per operation that was found: operation, parent, index, kind, file, first, last
         (the lines of the function that it calls; "", -1, -1 if it is not a Python function)."""
@@ -374,14 +381,14 @@ class Run(LauncherTables):
     @cached_property
     def own_code(self) -> pd.DataFrame:
         """Python stacks of the data set's own code, collate, the sampler or the training step,
-        recorded in one process for two seconds, and of one pause between its loops; one row per
-        frame.
+        recorded in one process for two seconds, of one pause between its loops, and of a process
+        that stood still; one row per frame.
 
-        part ("fetch", "collate", "sampler", "step", "pause", "beside": other threads, unless they
-        wait), stack, depth (0: the function that the loader calls, otherwise the outermost one),
-        function, file, line, text (of the program's innermost line; else ""), samples (of its
-        stack). Empty if none of them took much of the time, or if py-spy was not installed or not
-        allowed.
+        part ("fetch", "collate", "sampler", "step", "pause", "standing", "beside": other threads,
+        unless they wait), stack, depth (0: the function that the loader calls, otherwise the
+        outermost one), function, file, line, text (of the program's innermost line; else ""),
+        samples (of its stack). Empty if none of them took much of the time, or if py-spy was not
+        installed or not allowed.
         """
         own_code = own_code_table.table(self._launcher_record)
         return own_code_table.outside_operations(own_code, self.operations)

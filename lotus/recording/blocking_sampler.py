@@ -21,6 +21,7 @@ from lotus.common.machine.kernel_files import contents
 from lotus.common.storage import files
 from lotus.common.text import redaction
 from lotus.format.run_directory import BLOCKING as NAME
+from lotus.format.run_directory import STANDING_CODE
 from lotus.inside.common.process_stat import ProcessStat
 from lotus.inside.trace.log import state_page
 from lotus.recording.looks import state_pages
@@ -29,6 +30,7 @@ from lotus.recording.looks.look_counts import IN_COLLATE, IN_NEXT, IN_OWN_CODE, 
 from lotus.recording.looks.look_pace import LookPace
 from lotus.recording.looks.mounts import Mounts
 from lotus.recording.looks.place_counts import PlaceCounts
+from lotus.recording.looks.standing import Standing
 from lotus.recording.looks.state_pages import StatePages
 from lotus.recording.readings.kept_children import KeptChildren
 from lotus.recording.readings.kept_files import KeptFiles
@@ -40,7 +42,7 @@ from lotus.recording.readings.process_times import ProcessTimes
 from lotus.recording.stacks.own_code_sampler import MAKING, TAKING, OwnCodeSampler
 from lotus.recording.stacks.pause_sampler import PauseSampler
 from lotus.recording.stacks.pause_times import PauseTimes
-from lotus.recording.stacks.py_spy_child import refusal_here
+from lotus.recording.stacks.py_spy_child import PySpyChild, refusal_here
 
 _PERIOD_S = 0.02
 _RESCAN_S = 0.5
@@ -87,6 +89,8 @@ class BlockingSampler:
         self._pause_times = PauseTimes()
         self._own_code = OwnCodeSampler(directory)
         self._pauses = PauseSampler(directory)
+        self._standing = Standing()
+        self._standing_code = PySpyChild(directory / STANDING_CODE)
         self._cost_ns = self._ended_ns = 0
         self._problem = ""
 
@@ -112,9 +116,9 @@ class BlockingSampler:
         self._entered.release()
         if self._thread.ident is not None:
             self._thread.join()
-        samples = self._own_code.sample, self._pauses.sample
+        samples = self._own_code.sample, self._pauses.sample, self._standing_code
         for sample in samples:
-            sample.interrupt()  # both write what they have at once
+            sample.interrupt()  # all write what they have at once
         self._machine.read(now=True)
         for sample in samples:
             sample.finish()
@@ -145,8 +149,10 @@ class BlockingSampler:
             ],
             "own_code": samples[0].stacks,
             "pause_code": samples[1].stacks,
-            "own_code_texts": samples[0].texts | samples[1].texts,
-            "no_stacks": samples[0].refusal or samples[1].refusal or refusal_here(),
+            "standing": self._standing.rows(),
+            "standing_code": samples[2].stacks,
+            "own_code_texts": samples[0].texts | samples[1].texts | samples[2].texts,
+            "no_stacks": next(filter(None, (each.refusal for each in samples)), refusal_here()),
         }
         self._write(record)
 
@@ -222,8 +228,8 @@ class BlockingSampler:
         Returns its CPU time, in nanoseconds.
         """
         begun = time.thread_time_ns()
-        self._own_code.sample.collect()
-        self._pauses.sample.collect()
+        for sample in (self._own_code.sample, self._pauses.sample, self._standing_code):
+            sample.collect()
         # The workers of a loop that hardly waits are not observed.
         for part, least_share, subject in (
             (self._looks.step, _BINDING_SHARE, TAKING),
@@ -233,6 +239,8 @@ class BlockingSampler:
             (self._looks.locked_step, _LOCKED_SHARE, TAKING),
         ):
             self._own_code.consider(part, least_share, running, subject)
+        if (still := self._standing.longest(running)) is not None:
+            self._standing_code.start(still[0])
         return time.thread_time_ns() - begun
 
     def _is_left_within(self, seconds: float) -> bool:
@@ -247,6 +255,7 @@ class BlockingSampler:
         if words is None or words[state_page.W_PHASE] == state_page.ENDED:
             self._pages.close(name)
             self._look_at_pause(pid, False)
+            self._standing.forget_if_short(pid)
             return None
         if not self._is_ours(pid):
             self._note_outside(pid, words[state_page.W_SINCE])
@@ -260,8 +269,9 @@ class BlockingSampler:
         if words[state_page.W_PHASE] in _LOOKED_AT and not self._reasons.problem:
             try:
                 reason, place = self._reason(pid, worker)
-                operation = _operation(page, words)
+                operation, since_ns = _operation(page, words)
                 self._looks.add(pid, worker, operation, reason)
+                self._standing.look((pid, worker), (operation, since_ns), reason, place)
                 if place:
                     self._places.add(pid, operation, reason, place)
                     self._mounts.note(pid)
@@ -357,16 +367,16 @@ def _cpu_of_ended() -> int:
     return round((used.ru_utime + used.ru_stime) * 1e9)
 
 
-def _operation(page: bytes, words: memoryview) -> int:
-    """Number of the operation in hand, or what is in hand instead of one.
+def _operation(page: bytes, words: memoryview) -> tuple[int, int]:
+    """Number of the operation in hand, or what is in hand instead of one, and its beginning, ns.
 
     Own code is that before the first operation of a sample; what follows one is taken for it.
     """
     phase = words[state_page.W_PHASE]
     if phase != state_page.FETCH:
-        return _OTHERWISE[phase]
+        return _OTHERWISE[phase], int(words[state_page.W_SINCE])
     end = state_page.LAST + 1 if page[8 * _FEW :] != _NO_MORE else _FEW
     begun = words[state_page.OPERATIONS : end].tolist()
     since = max(words[state_page.W_SAMPLE_SINCE], words[state_page.W_SINCE])
     last = max(begun)
-    return begun.index(last) if last >= since else IN_OWN_CODE
+    return (begun.index(last), last) if last >= since else (IN_OWN_CODE, since)

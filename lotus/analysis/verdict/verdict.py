@@ -29,6 +29,7 @@ from lotus.analysis.verdict.causes.cause_row import (
 )
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER
 from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
+from lotus.analysis.verdict.causes.standing import STANDING
 from lotus.analysis.verdict.causes.step_delay import KEPT_PROCESSES
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, WORKER_THREADS
 from lotus.analysis.verdict.causes.training_step import TRACING, TRAINING_STEP
@@ -48,7 +49,7 @@ from lotus.analysis.verdict.ruled_out import LITTLE, ruled_out
 from lotus.analysis.verdict.summary_words import interval_words, summary, summary_of_hidden
 from lotus.common.text.formatting import duration, plural
 
-STANDSTILL = "standstill"  # kind of a program that was watched from outside, and did not move
+STANDSTILL = "standstill"  # kind of a program in which nothing moved
 # Below this, the interval of the loop's own waits must lie above `MODERATE`, and so must these
 # waits without the time that batches are on their way from the workers: 1 to 2 ms in any loader.
 _NEAR_MODERATE = 0.10
@@ -90,10 +91,10 @@ class Cause:
         """The speed-up of the loop without this cause, if all else took as long as before.
 
         NaN where all else would not (without what occupies cores or the interpreter, it is
-        quicker), and for a small share. On a busy machine, the time in which this work had no core
-        is saved as well.
+        quicker), where it might never have ended, and for a small share. On a busy machine, the
+        time in which this work had no core is saved as well.
         """
-        shared = (*_OF_CORES, INTERPRETER.kind)
+        shared = (*_OF_CORES, INTERPRETER.kind, STANDING.kind)
         alone = self.part not in (STEP, OUTSIDE_PART) and self.kind not in shared
         whole = self.share * (1.0 + ratio(self.delay_ns, self.ns)) if self.delay_ns else self.share
         whole = min(whole, _ALL) if self.delay_ns else whole

@@ -24,7 +24,12 @@ _PLACES = {
     "pid": "int64", "operation": "object", "reason": "object", "place": "object",
     "file_system": "object", "looks": "int64",
 }  # fmt: skip
+_STANDING = {
+    "pid": "int64", "worker": "int64", "operation": "object", "reason": "object", "looks": "int64",
+    "alike": "int64", "place": "object", "since_ns": "int64", "seen_ns": "int64",
+}  # fmt: skip
 _MOST_PLACES = 10_000  # rows that are read; lotus writes a tenth of them
+_MOST_STANDING = 1000  # the same; lotus writes at most a quarter of them
 _MOST_CHARACTERS, _MOST_OF_TYPE = 4096, 64  # of a path, and of the type of a file system
 
 
@@ -54,6 +59,20 @@ def places(record: LauncherRecord, processes: Iterable[Process]) -> pd.DataFrame
             kind = _text(item.get("file_system"), _MOST_OF_TYPE)
             rows.append((pid, operation, reason, without_secrets(place), kind, looks))
     return pd.DataFrame(rows, columns=list(_PLACES)).astype(_PLACES)
+
+
+def standing(record: LauncherRecord, processes: Iterable[Process]) -> pd.DataFrame:
+    """Return the table `Run.standing`, empty if it was not recorded, or none stood still."""
+    names = {process.pid: _names(process) for process in processes}
+    rows = []
+    for item in _items(record.values.get("standing"))[:_MOST_STANDING]:
+        pid, worker, number, reason, looks = _row(item)
+        alike, since, seen = (_whole(item.get(name)) for name in ("alike", "since_ns", "seen_ns"))
+        operation = names.get(pid, {}).get(number)
+        if reason in REASONS and 0 < alike <= looks and 0 < since < seen and operation is not None:
+            place = redaction.text(_text(item.get("place"), _MOST_CHARACTERS))
+            rows.append((pid, worker, operation, reason, looks, alike, place, since, seen))
+    return pd.DataFrame(rows, columns=list(_STANDING)).astype(_STANDING)
 
 
 def _text(value: Any, most: int) -> str:

@@ -1,5 +1,6 @@
 """The Python functions in which time passed in the data set's own code, collate, the sampler, the
-training step, between two loops, or in a thread beside the main thread (blocking.json).
+training step, between two loops, in a thread beside the main thread, or in a process that stands
+still (blocking.json).
 """
 
 import re
@@ -15,7 +16,7 @@ _MOST_FRAMES = 200
 _MOST_CHARACTERS = 2000  # of a frame
 _MOST_TEXT = 200  # characters of a line of source
 FETCH, COLLATE, SAMPLER, STEP = "fetch", "collate", "sampler", "step"
-PAUSE, BESIDE = "pause", "beside"
+PAUSE, BESIDE, STANDING = "pause", "beside", "standing"
 # torch's method that draws the indices of a batch from the sampler.
 _DRAWS, _LOADER = "_next_index", "torch/utils/data/dataloader.py"
 _LENGTH = "__len__"
@@ -36,12 +37,18 @@ def table(record: LauncherRecord) -> pd.DataFrame:
     """Return the table `Run.own_code`, empty if it was not recorded."""
     known = record.values.get("own_code_texts")
     texts = known if isinstance(known, dict) else {}
-    own, of_pauses = (_lines(record.values.get(name)) for name in ("own_code", "pause_code"))
+    lines = [
+        (name, line)
+        for name in ("own_code", "pause_code", "standing_code")
+        for line in _lines(record.values.get(name))
+    ]
     rows = []
-    for place, line in enumerate((*own, *of_pauses)):
+    for place, (name, line) in enumerate(lines):
         part, frames, samples = _parsed(line, texts)
-        if place >= len(own):
+        if name == "pause_code":
             part = PAUSE if part == STEP else ""
+        elif name == "standing_code":
+            part = STANDING if part not in ("", BESIDE) else ""
         rows += [(part, place, depth, *frame, samples) for depth, frame in enumerate(frames)]
     return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_COLUMNS)
 

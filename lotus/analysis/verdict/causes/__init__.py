@@ -18,6 +18,7 @@ from lotus.analysis.verdict.causes.outside import OUTSIDE
 from lotus.analysis.verdict.causes.prefetch import PREFETCH, PREFETCH_OF_REST
 from lotus.analysis.verdict.causes.randomness import SAME_RANDOM
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED, UNEVEN
+from lotus.analysis.verdict.causes.standing import STANDING
 from lotus.analysis.verdict.causes.step_delay import KEPT_PROCESSES, STEP_DELAY
 from lotus.analysis.verdict.causes.storage import COLD_FILES, SWAPPED_OUT
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
@@ -27,6 +28,7 @@ from lotus.analysis.verdict.causes.work import COLLATE, DATASET, FETCH, OPERATIO
 
 CAUSES: tuple[CauseRow, ...] = (
     OUTSIDE,
+    STANDING,
     TRACING,
     SAMPLES_TWICE,
     INTERPRETER,
