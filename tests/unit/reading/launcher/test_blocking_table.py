@@ -130,3 +130,26 @@ def test_places_have_no_secrets_and_nothing_that_cannot_be_encoded(tmp_path: Pat
 def test_no_more_places_are_read_than_a_run_may_have(tmp_path: Path) -> None:
     most = blocking_table._MOST_PLACES
     assert len(read_places(tmp_path, [PLACE] * (most + 1))) == most
+
+
+STANDING = {**ROW, "alike": 4, "place": "/data/lock", "since_ns": 10, "seen_ns": 30}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {**STANDING, "alike": 6},
+        {**STANDING, "alike": 0},
+        {**STANDING, "since_ns": 30},
+        {**STANDING, "since_ns": -5},
+        {**STANDING, "seen_ns": 1 << 70},
+        {**STANDING, "operation": 9},
+        {**STANDING, "reason": None},
+        ROW,
+        "row",
+    ],
+)
+def test_of_processes_that_stood_only_whole_rows_are_read(tmp_path: Path, row: object) -> None:
+    (tmp_path / launcher_record.NAME).write_text(json.dumps({"standing": [row, STANDING]}))
+    table = blocking_table.standing(launcher_record.read(tmp_path), [process()])
+    assert table.to_numpy().tolist() == [[7, 0, "Slow", "sleep", 5, 4, "/data/lock", 10, 30]]
