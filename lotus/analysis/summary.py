@@ -19,7 +19,7 @@ from lotus.analysis.machine.machine_state import MachineState, machine_state
 from lotus.analysis.machine.unmeasured_run_delay import without_core
 from lotus.analysis.observations.blocked_time import blocked_time
 from lotus.analysis.observations.own_code import HotFunction, hot_lines
-from lotus.analysis.observations.standing import Standstill, standstill
+from lotus.analysis.observations.standing import LoopStandstill, standstill
 from lotus.analysis.ranks.awaited_rank import HeldUp, held_up
 from lotus.analysis.ranks.rank_run import RankRun
 from lotus.analysis.ranks.rank_verdict import RankSummary, rank_summary
@@ -113,7 +113,7 @@ class Summary:
     time: RunTime | None = None  # of all of the run; None: not known
     hot_in_pauses: Sequence[HotFunction] = ()  # the program's lines between loops, as hot_lines
     no_stacks: str = ""  # as `Run.no_stacks`
-    still: Standstill | None = None  # of the first loader, until the program was ended
+    still: LoopStandstill | None = None  # of the first loader, until the program was ended
 
     @cached_property
     def verdict(self) -> Verdict | None:

@@ -18,7 +18,7 @@ _NEXT, _STEP = "(next)", "(step)"
 
 
 @dataclass(frozen=True)
-class Standstill:
+class LoopStandstill:
     """`still_ns`: from the last thing that moved until the program was ended.
 
     `workers`: those that stood, or [] where it was the main process. `operation`: in hand, as in
@@ -39,7 +39,7 @@ class Standstill:
         return self.operation == _STEP
 
 
-def standstill(run: RunLike, scope: Scope) -> Standstill | None:
+def standstill(run: RunLike, scope: Scope) -> LoopStandstill | None:
     """Return what is known of a standstill at the end of a loader's loop; None if it moved.
 
     Only of a program that did not end by itself and well: else it was a pause.
@@ -61,7 +61,7 @@ def standstill(run: RunLike, scope: Scope) -> Standstill | None:
         return None
     lines = hot_lines(scope.own_code, "standing")
     workers = sorted(int(worker) for worker in of_workers["worker"].unique())
-    return Standstill(
+    return LoopStandstill(
         still_ns=still,
         workers=workers,
         operation=str(longest["operation"]),

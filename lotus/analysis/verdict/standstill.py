@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from lotus.analysis.observations.standing import Standstill
+from lotus.analysis.observations.standing import LoopStandstill
 from lotus.analysis.verdict.advice.remedy import CODE
 from lotus.analysis.verdict.causes.standing import STANDING
 from lotus.analysis.verdict.causes.waiting import REASONS
@@ -14,7 +14,7 @@ _LOCKS = ("lock", "shared-lock")
 _MOST_NAMED = 4  # workers
 
 
-def with_standstill(judged: Verdict, still: Standstill | None, loop_ns: float) -> Verdict:
+def with_standstill(judged: Verdict, still: LoopStandstill | None, loop_ns: float) -> Verdict:
     """Return the verdict on a loop that stood still at the end, given that on all of it.
 
     What it did before is judged as it is where that was most of the loop, with a remark.
@@ -46,7 +46,7 @@ def with_standstill(judged: Verdict, still: Standstill | None, loop_ns: float) -
     )
 
 
-def _who(still: Standstill) -> str:
+def _who(still: LoopStandstill) -> str:
     if not still.workers:
         return "the training step" if still.in_step else "the main process"
     if len(still.workers) == 1:
@@ -57,7 +57,7 @@ def _who(still: Standstill) -> str:
     return f"workers {', '.join(named)} and {last}"
 
 
-def _at(still: Standstill) -> str:
+def _at(still: LoopStandstill) -> str:
     if still.at is not None:
         return f" at {plain(still.at.quoted)}"
     if still.in_step:
@@ -65,12 +65,12 @@ def _at(still: Standstill) -> str:
     return f" in {plain(still.operation)}" if still.operation else " in the data set's own code"
 
 
-def _title(still: Standstill) -> str:
+def _title(still: LoopStandstill) -> str:
     at = f" at {plain(str(still.at))}" if still.at is not None else _at(still)
     return f"{_who(still)}, standing still{at}"
 
 
-def _where(still: Standstill) -> str:
+def _where(still: LoopStandstill) -> str:
     verb = "stand" if len(still.workers) > 1 else "stands"
     reason, _ = REASONS.get(still.reason, ("", ""))
     words = f"{_who(still)} {verb}{_at(still)}"
@@ -85,7 +85,7 @@ def _plural(reason: str) -> str:
     return f"{verb.removesuffix('s')} {rest}".strip().replace(" its process", " their processes")
 
 
-def _advice(still: Standstill) -> str:
+def _advice(still: LoopStandstill) -> str:
     if still.of_forked_threads and still.reason == "lock":
         return (
             "These workers were forked, and torch computes in several threads there, which hangs "
