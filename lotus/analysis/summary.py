@@ -18,8 +18,8 @@ from lotus.analysis.machine.device_share import DeviceShare, device_share
 from lotus.analysis.machine.machine_state import MachineState, machine_state
 from lotus.analysis.machine.unmeasured_run_delay import without_core
 from lotus.analysis.observations.blocked_time import blocked_time
+from lotus.analysis.observations.loop_standstill import LoopStandstill, standstill
 from lotus.analysis.observations.own_code import HotFunction, hot_lines
-from lotus.analysis.observations.standing import LoopStandstill, standstill
 from lotus.analysis.ranks.awaited_rank import HeldUp, held_up
 from lotus.analysis.ranks.rank_run import RankRun
 from lotus.analysis.ranks.rank_verdict import RankSummary, rank_summary
@@ -36,7 +36,7 @@ from lotus.analysis.verdict.advice.advice import PROGRAM
 from lotus.analysis.verdict.advice.circumstances import circumstances_of
 from lotus.analysis.verdict.causes.cause_row import STEP
 from lotus.analysis.verdict.run_time import RunTime, run_time
-from lotus.analysis.verdict.standstill import with_standstill
+from lotus.analysis.verdict.standstill_verdict import with_standstill
 from lotus.analysis.verdict.time_outside import with_outside
 from lotus.analysis.verdict.verdict import STANDSTILL, Verdict, judge
 from lotus.analysis.verdict.worker_balance import idle_share, rank_table, worker_table

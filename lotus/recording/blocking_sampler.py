@@ -30,7 +30,7 @@ from lotus.recording.looks.look_counts import IN_COLLATE, IN_NEXT, IN_OWN_CODE, 
 from lotus.recording.looks.look_pace import LookPace
 from lotus.recording.looks.mounts import Mounts
 from lotus.recording.looks.place_counts import PlaceCounts
-from lotus.recording.looks.standing import Standing
+from lotus.recording.looks.standing_processes import Standing
 from lotus.recording.looks.state_pages import StatePages
 from lotus.recording.readings.kept_children import KeptChildren
 from lotus.recording.readings.kept_files import KeptFiles

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from lotus.analysis.observations.standing import LoopStandstill
+from lotus.analysis.observations.loop_standstill import LoopStandstill
 from lotus.analysis.verdict.advice.remedy import CODE
 from lotus.analysis.verdict.causes.standing import STANDING
 from lotus.analysis.verdict.causes.waiting import REASONS

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lotus.recording.looks import standing
-from lotus.recording.looks.standing import LEAST_NS, Standing
+from lotus.recording.looks import standing_processes
+from lotus.recording.looks.standing_processes import LEAST_NS, Standing
 
 BEGIN = 1_000
 
@@ -12,7 +12,7 @@ BEGIN = 1_000
 def now(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The clock: its last value is the time."""
     times = [BEGIN]
-    monkeypatch.setattr(standing.time, "monotonic_ns", lambda: times[-1])
+    monkeypatch.setattr(standing_processes.time, "monotonic_ns", lambda: times[-1])
     return times
 
 
