@@ -10,7 +10,7 @@ from lotus.advise.tried_alternatives import WORTH, Alternatives
 from lotus.inside.common import alternative_files
 from lotus.settings import tuned_file
 from lotus.settings.tuned_file import AlternativeUse, Entry, Tuned
-from lotus.tune.search.trial_rates import Speedup
+from lotus.tune.search.trials.trial_rates import Speedup
 
 
 def choices(names: Sequence[str] | None = None) -> dict[str, list[str]]:

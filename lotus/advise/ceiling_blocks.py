@@ -24,7 +24,7 @@ from lotus.advise.ceilings import (
 from lotus.advise.fed_blocks import BlockTimer, FedBlock, Feeds
 from lotus.common.text.formatting import duration, share
 from lotus.tune.program.program import TrialError
-from lotus.tune.search.trial_rates import Speedup
+from lotus.tune.search.trials.trial_rates import Speedup
 
 _SHORT = "the time was too short: give more with --budget"
 _OF_THE_WAIT = {SAME: "storage", UNSENT: "delivery"}  # the part of the wait that a kind shows

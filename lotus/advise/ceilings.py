@@ -14,7 +14,7 @@ from lotus.advise.fed_blocks import FedBlock
 from lotus.common.numbers.statistics import t_quantile
 from lotus.common.text.formatting import factor_between
 from lotus.tune.program.program import Watched
-from lotus.tune.search.trial_rates import Speedup, compared
+from lotus.tune.search.trials.trial_rates import Speedup, compared
 
 REAL, SAME, UNSENT, FREE = (
     "real",

@@ -20,7 +20,7 @@ from lotus.common.errors import LotusError
 from lotus.inside.common import alternative_files
 from lotus.mapping import isolated_runner
 from lotus.mapping.isolated_runner import AlternativeTrials
-from lotus.tune.search.trial_rates import Speedup, compared
+from lotus.tune.search.trials.trial_rates import Speedup, compared
 
 FOLDER = Path(alternative_files.FOLDER)
 WORTH = 0.02  # the least gain that counts

@@ -7,12 +7,12 @@ import numpy as np
 from lotus.common.errors import LotusError
 from lotus.plot import canvas
 from lotus.reporters.base.page import COLOURS
-from lotus.tune.search import search_notes
+from lotus.tune.search.outcome import search_notes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from lotus.tune.search.result import Result
+    from lotus.tune.search.outcome.result import Result
 
 
 def trials(result: "Result", ax: "Axes | None" = None) -> "Axes":

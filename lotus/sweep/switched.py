@@ -11,7 +11,7 @@ import pandas as pd
 
 from lotus.settings.space import Setting
 from lotus.sweep.sweep_summary import SweepSummary, label
-from lotus.tune.search.trial_rates import Speedup, compared
+from lotus.tune.search.trials.trial_rates import Speedup, compared
 
 SWITCHES = ("pin_memory", "persistent_workers")
 

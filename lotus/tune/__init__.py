@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from typing import Any
 
-    from lotus.tune.search.result import Result
+    from lotus.tune.search.outcome.result import Result
 
 
 class Package(ModuleType):
@@ -64,6 +64,6 @@ sys.modules[__name__].__class__ = Package
 def __getattr__(name: str) -> object:
     if name != "Result":
         raise AttributeError(f"module 'lotus.tune' has no attribute {name!r}")
-    from lotus.tune.search.result import Result  # which imports pandas
+    from lotus.tune.search.outcome.result import Result  # which imports pandas
 
     return Result

@@ -11,8 +11,8 @@ from lotus.inside.tune.candidates.trial_requests import Reply, Request, Train, T
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Target
 from lotus.tune.program.program import Watched
-from lotus.tune.search.result import Result
-from lotus.tune.search.trial_rates import Speedup
+from lotus.tune.search.outcome.result import Result
+from lotus.tune.search.trials.trial_rates import Speedup
 
 OWN, BEST = Setting(0), Setting(2, prefetch_factor=2)
 

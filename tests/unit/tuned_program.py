@@ -20,8 +20,8 @@ from lotus.inside.tune.candidates.trial_requests import (
 from lotus.settings.space import Measurement, Setting
 from lotus.settings.tuned_file import Target
 from lotus.tune.program.program import TrialError, Watched
-from lotus.tune.search.machine_limits import MachineLimits
-from lotus.tune.search.result import Result
+from lotus.tune.search.limits.machine_limits import MachineLimits
+from lotus.tune.search.outcome.result import Result
 from lotus.tune.search.search import SearchPlan, search
 from lotus.tune.strategies.problem import Problem
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lotus.advise.tried_alternatives import Alternatives, OutputChange, TriedAlternative
-    from lotus.tune.search.trial_rates import Speedup
+    from lotus.tune.search.trials.trial_rates import Speedup
 
 _BAR = 20  # characters
 _GAINS = 1.05  # the least ceiling that is worth a plan

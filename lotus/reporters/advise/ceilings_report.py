@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lotus.advise.ceiling_blocks import BlockProgress
     from lotus.advise.ceilings import Ceilings, Share
     from lotus.advise.tried_alternatives import Alternatives
-    from lotus.tune.search.trial_rates import Speedup
+    from lotus.tune.search.trials.trial_rates import Speedup
 
 SCHEMA = 1
 _LABELS = {"interference": "slowed step"}  # of stalls, where another is short enough for a column

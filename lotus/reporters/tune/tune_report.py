@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lotus.settings.space import Measurement, Setting
-    from lotus.tune.search.result import Result
+    from lotus.tune.search.outcome.result import Result
     from lotus.tune.search.search import SearchProgress
 
 SCHEMA = 1
@@ -51,7 +51,7 @@ class TuneProgress:
         self._line = StatusLine()
 
     def __call__(self, progress: SearchProgress) -> None:
-        from lotus.tune.search import search_notes
+        from lotus.tune.search.outcome import search_notes
 
         used = f"{progress.spent_s:.0f} of {progress.budget_s:g} s"
         what = search_notes.setting(progress.setting)
@@ -66,7 +66,7 @@ class TuneProgress:
 
     def trains(self, setting: Setting) -> None:
         """Report that the program trains for a while with this setting."""
-        from lotus.tune.search import search_notes
+        from lotus.tune.search.outcome import search_notes
 
         say(f"lotus: the program trains on with {search_notes.setting(setting)}, for a comparison")
 
@@ -101,7 +101,7 @@ def write(
     `output` is the file of settings, None if it could not be written. `table` adds all trials.
     `options`: those of this call that a longer one would have, too.
     """
-    from lotus.tune.search import search_notes
+    from lotus.tune.search.outcome import search_notes
 
     console.print(f"\nTuned: {plain(result.watched.title())}", style="bold")
     for label, text in _verdict(result):
@@ -134,7 +134,7 @@ def write(
     if result.reason and not result.untried:
         print_paragraph(console, "search", plain(result.reason))
     if result.operations is not None:
-        from lotus.tune.search import operation_costs
+        from lotus.tune.search.outcome import operation_costs
 
         for words_of_costs in operation_costs.words(result.operations):
             print_paragraph(console, "operations", plain(words_of_costs))
@@ -182,7 +182,7 @@ def _write_table(console: Console, result: Result, title: str) -> None:
 
 
 def _verdict(result: Result) -> list[tuple[str, str]]:
-    from lotus.tune.search import search_notes
+    from lotus.tune.search.outcome import search_notes
 
     best, own = search_notes.setting(result.best), search_notes.setting(result.own)
     if result.failure:
@@ -216,7 +216,7 @@ def _verdict(result: Result) -> list[tuple[str, str]]:
 
 def _longer(result: Result) -> str:
     """Return the option with which more time may find something; "" where it is not lacking."""
-    from lotus.tune.search import search_notes
+    from lotus.tune.search.outcome import search_notes
 
     if result.failure or result.untried or result.speedup is None or result.benefit:
         return ""
@@ -229,7 +229,7 @@ def _longer(result: Result) -> str:
 
 
 def _name(setting: Setting) -> str:
-    from lotus.tune.search import search_notes
+    from lotus.tune.search.outcome import search_notes
 
     return search_notes.setting(setting)
 
@@ -242,7 +242,7 @@ def _mean_rate(measured: Sequence[Measurement]) -> float | None:
 
 def _rows(result: Result) -> list[tuple[list[str], str]]:
     """Return (cells, why) per setting, in the order of first trials; blocks are averaged."""
-    from lotus.tune.search.rejected_settings import passed_over
+    from lotus.tune.search.outcome.rejected_settings import passed_over
 
     whys: dict[Setting, tuple[list[Measurement], str]] = {}
     for row in result.measured:
@@ -309,7 +309,7 @@ def _interval(worked: Sequence[Measurement]) -> str:
 
 def _never(result: Result) -> list[tuple[str, str]]:
     """Return a line per reason why settings were never tried, the most frequent reason first."""
-    from lotus.tune.search import search_notes
+    from lotus.tune.search.outcome import search_notes
 
     groups = search_notes.grouped(result.ruled_out)
     lines = [("never tried", search_notes.never(those, why)) for those, why in groups[:_REASONS]]

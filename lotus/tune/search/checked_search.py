@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Protocol
 
 from lotus.settings.space import Setting
-from lotus.tune.search import search, step_check, trial_recording
-from lotus.tune.search.result import Result
+from lotus.tune.search import search, trial_recording
+from lotus.tune.search.check import step_check
+from lotus.tune.search.check.stretches import Trains
+from lotus.tune.search.outcome.result import Result
 from lotus.tune.search.search import SearchPlan, SearchProgress
-from lotus.tune.search.stretches import Trains
 
 
 class RecordedProgram(Trains, Protocol):

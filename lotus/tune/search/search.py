@@ -17,14 +17,15 @@ from lotus.inside.tune.candidates.trial_requests import CompareEpochs, EpochComp
 from lotus.settings.space import TORCH_PREFETCH, Measurement, Setting, Space
 from lotus.tune import strategies
 from lotus.tune.program.program import PausedProgram, TrialError, Watched
-from lotus.tune.search import search_notes, torch_threads
-from lotus.tune.search.decision import Decision, is_faster
+from lotus.tune.search.check import torch_threads
 from lotus.tune.search.default_space import VARIED, default_space, plain, step_of
-from lotus.tune.search.machine_limits import MachineLimits
-from lotus.tune.search.result import Result
-from lotus.tune.search.safety import Safety, limits_of
-from lotus.tune.search.trial_rates import Speedup
-from lotus.tune.search.trial_runner import RuledOut, TrialRunner, loader_of
+from lotus.tune.search.limits.machine_limits import MachineLimits
+from lotus.tune.search.limits.safety import Safety, limits_of
+from lotus.tune.search.outcome import search_notes
+from lotus.tune.search.outcome.decision import Decision, is_faster
+from lotus.tune.search.outcome.result import Result
+from lotus.tune.search.trials.trial_rates import Speedup
+from lotus.tune.search.trials.trial_runner import RuledOut, TrialRunner, loader_of
 from lotus.tune.strategies import Strategy
 from lotus.tune.strategies.problem import Problem
 

@@ -22,7 +22,7 @@ from lotus.recording.session import trace
 
 if TYPE_CHECKING:
     from lotus.settings.space import Setting
-    from lotus.tune.search.result import Result
+    from lotus.tune.search.outcome.result import Result
 from native_map.events.event_model import HARDWARE, RAW
 
 EVERY = 4
@@ -82,7 +82,7 @@ def with_operations(
     # Imported here: pandas would delay the program's start.
     from lotus.analysis.counters.function_profile import known_events
     from lotus.reading.run import load
-    from lotus.tune.search.operation_costs import operation_costs
+    from lotus.tune.search.outcome.operation_costs import operation_costs
 
     try:
         run = load(directory)

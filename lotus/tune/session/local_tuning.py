@@ -20,9 +20,10 @@ from lotus.recording.inside_package import load_inside
 from lotus.settings.space import Setting
 from lotus.tune.program.program import TrialError, TrialsForbiddenError
 from lotus.tune.program.remote_program import RemoteProgram, watched_from
-from lotus.tune.search import checked_result, trial_recording
+from lotus.tune.search import trial_recording
+from lotus.tune.search.check import checked_result
 from lotus.tune.search.default_space import plain
-from lotus.tune.search.result import Result
+from lotus.tune.search.outcome.result import Result
 from lotus.tune.search.search import OBJECTIVES, SearchPlan, search
 
 # Limits on running the own setting with the user's step, to measure the step.

@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 from lotus.settings.space import Setting
-from lotus.tune.search import memory_guard
-from lotus.tune.search.resource_costs import ResourceCosts
+from lotus.tune.search.limits import memory_guard
+from lotus.tune.search.limits.resource_costs import ResourceCosts
 from tests.integration.conftest import command_of, environment
 
 SHAPES = [

@@ -25,7 +25,7 @@ from lotus.inside.isolate.input_capture import Call, Catcher, fresh
 from lotus.reporters.advise import alternatives_report
 from lotus.reporters.base.console import plain_console
 from lotus.reporters.base.status_line import StatusLine
-from lotus.tune.search.trial_rates import Speedup
+from lotus.tune.search.trials.trial_rates import Speedup
 from tests.fake_device import Event, FakeDevice
 
 FILE = """

@@ -15,7 +15,8 @@ from lotus.common.errors import LotusError
 from lotus.recording import launcher
 from lotus.settings import tuned_file
 from lotus.tune import strategies
-from lotus.tune.search import default_space, search, step_check, trial_recording
+from lotus.tune.search import default_space, search, trial_recording
+from lotus.tune.search.check import step_check
 from lotus.tune.session import subprocess_tuning
 from tests.unit.trained_program import Trains, result_of
 

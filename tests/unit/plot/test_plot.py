@@ -23,8 +23,8 @@ from lotus.common.errors import LotusError
 from lotus.reporters.run import cached_results
 from lotus.reporters.run.notebook_view import run_html
 from lotus.settings.space import Measurement, Setting
-from lotus.tune.search.result import Result
-from lotus.tune.search.trial_runner import TrialRow
+from lotus.tune.search.outcome.result import Result
+from lotus.tune.search.trials.trial_runner import TrialRow
 from tests.logs import MS, RunBuilder
 from tests.unit.joining.test_sample_join import batch, every_ms, recording
 from tests.unit.reporters.test_sweep_reports import RATES, summary_of

@@ -18,7 +18,7 @@ import lotus.recording.session
 import lotus.recording.span
 import lotus.settings.tuned_file
 import lotus.sweep.sweep_record
-import lotus.tune.search.result
+import lotus.tune.search.outcome.result
 import lotus.tune.session.local_tuning
 
 ROOT = Path(lotus.__file__).parents[1]
@@ -31,7 +31,7 @@ OTHERS = (
 API = (
     lotus.plot, lotus.api, lotus.reading.run, lotus.recording.session, lotus.settings.tuned_file,
     lotus.recording.span, lotus.sweep.sweep_record, lotus.tune.session.local_tuning,
-    lotus.tune.search.result,
+    lotus.tune.search.outcome.result,
 )  # fmt: skip
 UNITS = {
     r"_ns$": r"\bns\b|_ns\b|nanosecond",

@@ -44,8 +44,8 @@ from lotus.settings import share_plan as plan
 from lotus.settings import tuned_file as settings_file
 from lotus.settings.space import Setting
 from lotus.sweep import sweep_plan
-from lotus.tune.search.operation_costs import operation_costs
-from lotus.tune.search.trial_rates import Checked, Speedup
+from lotus.tune.search.outcome.operation_costs import operation_costs
+from lotus.tune.search.trials.trial_rates import Checked, Speedup
 from native_map.paper import paper_mapping as maps
 from tests.logs import MS, RunBuilder
 from tests.unit import machines, sampled_program, sides

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from lotus.tune.search import checked_search, search, step_check
+from lotus.tune.search import checked_search, search
+from lotus.tune.search.check import step_check
 from lotus.tune.search.search import SearchPlan
 from tests.unit.trained_program import Trains, result_of
 

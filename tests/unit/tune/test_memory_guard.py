@@ -15,9 +15,9 @@ import lotus
 from lotus.common.machine import memory_headroom
 from lotus.common.machine.memory_headroom import Headroom
 from lotus.settings.space import Setting
-from lotus.tune.search import machine_limits, memory_guard
-from lotus.tune.search.machine_limits import MachineLimits
-from lotus.tune.search.resource_costs import ResourceCosts
+from lotus.tune.search.limits import machine_limits, memory_guard
+from lotus.tune.search.limits.machine_limits import MachineLimits
+from lotus.tune.search.limits.resource_costs import ResourceCosts
 
 MIB, GIB = 1 << 20, 1 << 30
 COSTS = ResourceCosts(

@@ -7,7 +7,7 @@ import pytest
 
 from lotus.analysis.counters.counter_metrics import REST
 from lotus.settings.space import Setting
-from lotus.tune.search.operation_costs import operation_costs, words
+from lotus.tune.search.outcome.operation_costs import operation_costs, words
 from tests.unit.analysis.counters.test_counter_metrics import rows
 
 

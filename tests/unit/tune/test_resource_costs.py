@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lotus.inside.tune.candidates import worker_processes
-from lotus.tune.search.resource_costs import ResourceCosts
+from lotus.tune.search.limits.resource_costs import ResourceCosts
 
 MIB = 1 << 20
 

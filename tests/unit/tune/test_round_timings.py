@@ -6,7 +6,7 @@ import pytest
 
 from lotus.inside.tune.candidates.trial_requests import TrainedBatches
 from lotus.settings.space import Setting
-from lotus.tune.search.round_timings import LEAST_BATCHES, Timings, speedup
+from lotus.tune.search.check.round_timings import LEAST_BATCHES, Timings, speedup
 
 OWN, NEW = Setting(0), Setting(2, 2, True)
 

@@ -13,9 +13,9 @@ from lotus.inside.tune.candidates.trial_requests import Measure
 from lotus.settings import tuned_file
 from lotus.settings.space import Setting, Space
 from lotus.tune.program.remote_program import watched_from
-from lotus.tune.search import search_notes
-from lotus.tune.search.machine_limits import MachineLimits
-from lotus.tune.search.safety import Safety
+from lotus.tune.search.limits.machine_limits import MachineLimits
+from lotus.tune.search.limits.safety import Safety
+from lotus.tune.search.outcome import search_notes
 from lotus.tune.search.search import SearchPlan, SearchProgress, search
 from tests.unit.tuned_program import MIB, Asks, Fake, closed_and_in_time, find, room
 

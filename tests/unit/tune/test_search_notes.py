@@ -16,11 +16,11 @@ import pytest
 from lotus.reporters.base.console import plain_console
 from lotus.reporters.tune import tune_report as reporter
 from lotus.settings.space import Measurement, Setting, Space
-from lotus.tune.search import search_notes
-from lotus.tune.search.result import Result
-from lotus.tune.search.safety import limits_of
-from lotus.tune.search.trial_rates import Checked, Speedup
-from lotus.tune.search.trial_runner import RuledOut, TrialRow
+from lotus.tune.search.limits.safety import limits_of
+from lotus.tune.search.outcome import search_notes
+from lotus.tune.search.outcome.result import Result
+from lotus.tune.search.trials.trial_rates import Checked, Speedup
+from lotus.tune.search.trials.trial_runner import RuledOut, TrialRow
 from tests.unit.tuned_program import MIB, Asks, Fake, find, room
 
 

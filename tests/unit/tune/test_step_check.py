@@ -17,12 +17,12 @@ from lotus.reporters.base.console import plain_console
 from lotus.reporters.tune import tune_report
 from lotus.settings.space import Setting
 from lotus.tune.program.program import TrialError
-from lotus.tune.search import search_notes
-from lotus.tune.search.checked_result import judged, promising
-from lotus.tune.search.decision import LeftOpen
-from lotus.tune.search.result import Result
-from lotus.tune.search.step_check import check
-from lotus.tune.search.trial_rates import Checked, Speedup
+from lotus.tune.search.check.checked_result import judged, promising
+from lotus.tune.search.check.step_check import check
+from lotus.tune.search.outcome import search_notes
+from lotus.tune.search.outcome.decision import LeftOpen
+from lotus.tune.search.outcome.result import Result
+from lotus.tune.search.trials.trial_rates import Checked, Speedup
 from tests.unit.trained_program import BEST, OWN, Trains, result_of
 
 

@@ -13,12 +13,13 @@ from lotus.reporters.base.console import plain_console
 from lotus.reporters.tune import tune_report
 from lotus.settings.space import Measurement, Observed, Setting
 from lotus.tune.program.program import TrialError
-from lotus.tune.search import search_notes, step_check, torch_threads
-from lotus.tune.search.rejected_settings import passed_over
-from lotus.tune.search.result import Result
-from lotus.tune.search.torch_threads import variants
-from lotus.tune.search.trial_rates import Checked, Speedup
-from lotus.tune.search.trial_runner import TrialRow
+from lotus.tune.search.check import step_check, torch_threads
+from lotus.tune.search.check.torch_threads import variants
+from lotus.tune.search.outcome import search_notes
+from lotus.tune.search.outcome.rejected_settings import passed_over
+from lotus.tune.search.outcome.result import Result
+from lotus.tune.search.trials.trial_rates import Checked, Speedup
+from lotus.tune.search.trials.trial_runner import TrialRow
 from tests.unit.trained_program import BEST, OWN, Trains, result_of
 
 SLOWED = "a step takes 90 ms beside 2 workers"

@@ -7,7 +7,7 @@ import statistics
 import pytest
 
 from lotus.inside.tune.candidates.trial_requests import Opened, TrialBlock
-from lotus.tune.search import trial_rates
+from lotus.tune.search.trials import trial_rates
 from lotus.tune.simulation import epoch_time
 
 

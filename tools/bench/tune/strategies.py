@@ -27,7 +27,7 @@ import numpy as np
 
 from lotus.inside.tune.candidates.trial_requests import TrialBlock
 from lotus.settings.space import Measurement, Observed, Setting, Space
-from lotus.tune.search.trial_rates import needed, rate
+from lotus.tune.search.trials.trial_rates import needed, rate
 from lotus.tune.simulation import epoch_time as epochs
 from lotus.tune.simulation.loader_simulation import simulate
 from lotus.tune.simulation.simulation_types import Machine, Work

@@ -47,7 +47,7 @@ def _is_array(value: Any) -> bool:
 def measures(batch: Any) -> dict[str, int]:
     """Return `batch_bytes`, `shared_bytes`, `pipe_bytes` and `tensors` of a batch.
 
-    See lotus.tune.search.resource_costs.
+    See lotus.tune.search.limits.resource_costs.
     """
     total = piped = 0
     storages: dict[int, int] = {}

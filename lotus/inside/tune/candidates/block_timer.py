@@ -82,7 +82,7 @@ class _Block:
         self._loading, self._watchdog, self._request, self._step = loading, watchdog, request, step
         self._workers = loading.loader.num_workers
         self._burst = max(self._workers, 1)
-        # See lotus.tune.search.trial_rates.rate.
+        # See lotus.tune.search.trials.trial_rates.rate.
         self._uncounted = 1 if self._workers and step is not None else 0
         self._began = time.perf_counter()
         self.waits_s: list[float] = []

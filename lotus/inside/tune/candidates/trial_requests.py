@@ -43,7 +43,7 @@ class TrialBlock:
     worker_cpu_s: float  # CPU time of all workers meanwhile (0 workers: of the fetches)
     worker_queued_s: float  # how long they were ready to run and had no core
     main_cpu_s: float  # CPU time of the main process in `next` (0 workers: 0)
-    batch_bytes: int  # the largest batch: see lotus.tune.search.resource_costs.ResourceCosts
+    batch_bytes: int  # the largest batch: see ResourceCosts of lotus.tune.search
     shared_bytes: int
     pipe_bytes: int
     tensors: int

@@ -9,7 +9,7 @@ import pytest
 
 from lotus.inside.tune.candidates import block_timer
 from lotus.inside.tune.candidates.trial_requests import SLOW_BATCHES, Measure
-from lotus.tune.search.trial_rates import rate
+from lotus.tune.search.trials.trial_rates import rate
 
 FETCH_S, STEP_S = 0.1, 0.02
 

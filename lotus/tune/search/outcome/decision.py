@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from lotus.settings.space import Measurement, Setting
 from lotus.tune.program.program import TrialError
-from lotus.tune.search import search_notes
-from lotus.tune.search.trial_rates import Speedup, compared
-from lotus.tune.search.trial_runner import TrialRunner, UntriedSettingError
+from lotus.tune.search.outcome import search_notes
+from lotus.tune.search.trials.trial_rates import Speedup, compared
+from lotus.tune.search.trials.trial_runner import TrialRunner, UntriedSettingError
 
 WORTH = 0.05  # the least gain that counts: epochs differ by smaller ones
 _PRECISE = 0.02  # half the interval's width over the mean, at which a comparison ends

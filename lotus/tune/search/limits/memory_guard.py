@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from lotus.common.machine.memory_headroom import Headroom
 from lotus.common.text.formatting import amount, plural, size
 from lotus.settings.space import Setting
-from lotus.tune.search.machine_limits import MachineLimits
-from lotus.tune.search.resource_costs import ResourceCosts
+from lotus.tune.search.limits.machine_limits import MachineLimits
+from lotus.tune.search.limits.resource_costs import ResourceCosts
 
 # Reserves: other programs use memory too, and growth measured over seconds continues.
 MEMORY_MARGIN = 0.10  # share of the free memory

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 from lotus.settings.space import Setting
-from lotus.tune.search import search_notes
-from lotus.tune.search.decision import is_faster, may_gain
-from lotus.tune.search.result import Result
-from lotus.tune.search.trial_rates import Checked, Speedup
+from lotus.tune.search.outcome import search_notes
+from lotus.tune.search.outcome.decision import is_faster, may_gain
+from lotus.tune.search.outcome.result import Result
+from lotus.tune.search.trials.trial_rates import Checked, Speedup
 
 
 def judged(result: Result, checked: Checked) -> Result:

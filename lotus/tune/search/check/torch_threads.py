@@ -13,11 +13,11 @@ from typing import Protocol
 
 from lotus.settings.space import TORCH_PREFETCH, Measurement, Observed, Setting
 from lotus.tune.program.program import Watched
-from lotus.tune.search.checked_result import chosen
-from lotus.tune.search.decision import is_faster
+from lotus.tune.search.check.checked_result import chosen
 from lotus.tune.search.default_space import step_of
-from lotus.tune.search.result import Result
-from lotus.tune.search.trial_rates import Checked
+from lotus.tune.search.outcome.decision import is_faster
+from lotus.tune.search.outcome.result import Result
+from lotus.tune.search.trials.trial_rates import Checked
 from lotus.tune.strategies.preference import TIE
 
 _THREADED = 1.1  # cores kept busy by a step, alone, from which it counts as multi-threaded
@@ -28,7 +28,7 @@ _COMPUTES = 0.5  # share of a worker's time, without waits for a core, from whic
 
 
 class Compares(Protocol):
-    """The part of `lotus.tune.search.stretches.Stretches` that is needed here."""
+    """The part of `lotus.tune.search.check.stretches.Stretches` that is needed here."""
 
     def compared(self, setting: Setting) -> Checked | None: ...
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from lotus.settings.space import Measurement, Setting
-from lotus.tune.search import search_notes
-from lotus.tune.search.trial_rates import Checked, Speedup
-from lotus.tune.search.trial_runner import TrialRow
+from lotus.tune.search.outcome import search_notes
+from lotus.tune.search.trials.trial_rates import Checked, Speedup
+from lotus.tune.search.trials.trial_runner import TrialRow
 from lotus.tune.strategies.preference import TIE
 
 

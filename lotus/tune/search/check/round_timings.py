@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from lotus.inside.tune.candidates.trial_requests import TrainedBatches
 from lotus.settings.space import Setting
-from lotus.tune.search import trial_rates
-from lotus.tune.search.trial_rates import Speedup
+from lotus.tune.search.trials import trial_rates
+from lotus.tune.search.trials.trial_rates import Speedup
 
 LEAST_BATCHES = 4  # that a stretch needs to be one side of a pair
 _MANY = 4  # rounds from which on the ratios of rounds tell their spread well enough

@@ -16,10 +16,10 @@ from typing import Protocol
 from lotus.inside.tune.candidates.trial_requests import Reply, Request, Train
 from lotus.settings.space import TORCH_PREFETCH, Setting
 from lotus.tune.program.program import TrialError, Watched
-from lotus.tune.search import search_notes
-from lotus.tune.search.decision import is_faster, may_gain
-from lotus.tune.search.round_timings import LEAST_BATCHES, Timings, speedup
-from lotus.tune.search.trial_rates import Checked
+from lotus.tune.search.check.round_timings import LEAST_BATCHES, Timings, speedup
+from lotus.tune.search.outcome import search_notes
+from lotus.tune.search.outcome.decision import is_faster, may_gain
+from lotus.tune.search.trials.trial_rates import Checked
 from lotus.tune.strategies.preference import TIE
 
 _STRETCH_S, _SHORTEST_S = 2.0, 0.5  # longest and shortest intended duration of a stretch

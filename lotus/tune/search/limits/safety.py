@@ -11,10 +11,10 @@ from lotus.common.machine.memory_headroom import Headroom
 from lotus.inside.tune.candidates.trial_requests import TrialBlock
 from lotus.settings.space import TORCH_PREFETCH, Setting
 from lotus.tune.program.program import Watched
-from lotus.tune.search import machine_limits, memory_guard
-from lotus.tune.search.machine_limits import MachineLimits
-from lotus.tune.search.memory_guard import Need
-from lotus.tune.search.resource_costs import ResourceCosts
+from lotus.tune.search.limits import machine_limits, memory_guard
+from lotus.tune.search.limits.machine_limits import MachineLimits
+from lotus.tune.search.limits.memory_guard import Need
+from lotus.tune.search.limits.resource_costs import ResourceCosts
 
 # Bytes in a pipe for a batch without arrays: handles of shared tensors, strings.
 _PIPE = 4096

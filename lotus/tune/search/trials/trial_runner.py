@@ -24,8 +24,8 @@ from lotus.inside.tune.candidates.trial_requests import (
 from lotus.settings.space import Measurement, Observed, Setting
 from lotus.tune.program.program import PausedProgram, TrialError, TrialsForbiddenError
 from lotus.tune.search.default_space import step_of
-from lotus.tune.search.safety import Safety
-from lotus.tune.search.trial_rates import Rate, needed, observed, rate
+from lotus.tune.search.limits.safety import Safety
+from lotus.tune.search.trials.trial_rates import Rate, needed, observed, rate
 from lotus.tune.simulation import epoch_time
 
 _LEAST_LIMIT_S = 10.0

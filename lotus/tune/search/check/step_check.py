@@ -12,10 +12,11 @@ from collections.abc import Callable
 
 from lotus.settings.space import Setting
 from lotus.tune.program.program import TrialError
-from lotus.tune.search import search_notes, torch_threads
-from lotus.tune.search.checked_result import judged, promising, without_check
-from lotus.tune.search.result import Result
-from lotus.tune.search.stretches import Stretches, Trains, affordable, fitting
+from lotus.tune.search.check import torch_threads
+from lotus.tune.search.check.checked_result import judged, promising, without_check
+from lotus.tune.search.check.stretches import Stretches, Trains, affordable, fitting
+from lotus.tune.search.outcome import search_notes
+from lotus.tune.search.outcome.result import Result
 
 
 def check(

@@ -12,8 +12,8 @@ from lotus.common.text.formatting import amount, duration, plural, share, size
 from lotus.settings.space import Setting
 from lotus.tune.program.program import Watched
 from lotus.tune.search.default_space import step_of
-from lotus.tune.search.trial_rates import Checked, Speedup
-from lotus.tune.search.trial_runner import Read, RuledOut, TrialRow
+from lotus.tune.search.trials.trial_rates import Checked, Speedup
+from lotus.tune.search.trials.trial_runner import Read, RuledOut, TrialRow
 
 _SLOWED = 2.0  # slowdown of a step beside workers from which it is reported
 _THREADED = 1.3  # cores kept busy by a step from which it counts as multi-threaded

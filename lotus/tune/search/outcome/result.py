@@ -16,13 +16,13 @@ from lotus.settings import tuned_file
 from lotus.settings.space import PARAMETERS, Measurement, Setting
 from lotus.settings.tuned_file import Entry, Tuned
 from lotus.tune.program.program import Watched
-from lotus.tune.search import operation_costs
-from lotus.tune.search import search_notes as notes
-from lotus.tune.search.decision import LeftOpen, may_gain
 from lotus.tune.search.default_space import step_of
-from lotus.tune.search.rejected_settings import passed_over
-from lotus.tune.search.trial_rates import Checked, Speedup
-from lotus.tune.search.trial_runner import RuledOut, TrialRow
+from lotus.tune.search.outcome import operation_costs
+from lotus.tune.search.outcome import search_notes as notes
+from lotus.tune.search.outcome.decision import LeftOpen, may_gain
+from lotus.tune.search.outcome.rejected_settings import passed_over
+from lotus.tune.search.trials.trial_rates import Checked, Speedup
+from lotus.tune.search.trials.trial_runner import RuledOut, TrialRow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +74,7 @@ class Result:
     slowed_step: str = ""  # of `notes`, what says that the step's threads compete with workers
     compared: tuple[tuple[Setting, Speedup], ...] = ()  # measured in turn with the own setting
     # Costs of operations under each setting, as made by
-    # `lotus.tune.search.operation_costs.operation_costs`; None: not recorded.
+    # `lotus.tune.search.outcome.operation_costs.operation_costs`; None: not recorded.
     operations: pd.DataFrame | None = field(default=None, repr=False, compare=False)
     make: Callable[[Setting], Any] | None = field(default=None, repr=False, compare=False)
 

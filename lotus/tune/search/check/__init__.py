@@ -1,0 +1,1 @@
+"""The check of a result in the program's own training."""

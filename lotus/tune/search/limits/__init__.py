@@ -1,0 +1,1 @@
+"""Which settings fit the machine: its limits, the costs of workers and batches, the guard."""

@@ -1,0 +1,1 @@
+"""What a search decided, with its reasons."""

@@ -1,0 +1,1 @@
+"""The trials of a search and their rates."""
