@@ -16,7 +16,7 @@ from tests.launching import ROOT
 MEASURED = """
 import resource, sys
 from pathlib import Path
-from lotus.reading import frame_scanner as frames
+from lotus.reading.logs import frame_scanner as frames
 from lotus.reading.logs.event_log import EventLog
 from lotus.live import tailing
 

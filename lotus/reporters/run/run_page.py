@@ -21,7 +21,7 @@ from lotus.reporters.base.console import LEFT, RIGHT, rows_of
 from lotus.reporters.base.page import Chart, Section, Table
 from lotus.reporters.map import map_charts, map_report
 from lotus.reporters.ranks import rank_charts
-from lotus.reporters.run import run_document  # fmt: skip
+from lotus.reporters.run import run_document
 from lotus.reporters.run.charts import loader_charts, time_charts
 from lotus.reporters.run.parts import (
     blocked_words,

@@ -18,7 +18,7 @@ PROGRAM = """
 import sys, time
 from lotus import cli
 from lotus.common.storage import long_arrays
-from lotus.reading import sample_tables, table_pieces
+from lotus.reading.tables import sample_tables, table_pieces
 
 table_pieces.ROWS, long_arrays.LEAST, pieces, read = 200, 1, [], sample_tables.operations
 
@@ -55,7 +55,7 @@ READING = """
 import sys
 from lotus import cli
 from lotus.common.terminal import progress
-from lotus.reading import run_logs
+from lotus.reading.logs import run_logs
 
 progress._NOTICED_S, logs = 0.0, run_logs.logs
 

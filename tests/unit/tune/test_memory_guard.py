@@ -418,7 +418,7 @@ def _limits_in(folders: list[Path]) -> dict:
     code = (
         "import sys, os, json, pathlib\n"
         "for one in sys.argv[1:]: pathlib.Path(one, 'tasks').write_text(str(os.getpid()))\n"
-        "from lotus.tune.search import machine_limits as limits\n"
+        "from lotus.tune.search.limits import machine_limits as limits\n"
         "found = limits.read(environment={})\n"
         "print(json.dumps([found.cores, found.cores_why, found.memory.free, found.memory.why]))\n"
     )
