@@ -30,7 +30,7 @@ _LEAST_HELPER_CORES, _LEAST_HELPER_NS = 0.05, 5e6
 # How long threads that helped a step wait for more work, each on its core, by libgomp's default;
 # in a process that makes its batches itself, they do so while the next batch is made.
 _SPIN_NS = 6e6
-_LEAST_OTHERS = 0.1  # of the cores' time
+LEAST_OTHERS = 0.1  # of the cores' time
 _LEAST_STOLEN = 0.03  # of the cores' time
 _LEAST_NS = 1e9  # the machine's readings are about that far apart, in clock ticks of 10 ms
 _MOST_OF_IT = 0.8
@@ -123,7 +123,7 @@ class CoreUse:
 
         A thread that wakes another one may wait for it then, also where both have a core at once.
         """
-        return self.others_share >= _LEAST_OTHERS or self.rivals
+        return self.others_share >= LEAST_OTHERS or self.rivals
 
     @property
     def kept(self) -> bool:
@@ -157,7 +157,7 @@ class CoreUse:
     def others_part_of_step(self) -> float:
         """The same, even if the making of batches waits for no core; 0.0 if it is not known."""
         used = self.own_share + self.others_share
-        few = not self.others_share >= _LEAST_OTHERS
+        few = not self.others_share >= LEAST_OTHERS
         return 0.0 if self.full or few or not used > 0 else self.others_share / used
 
     @property
@@ -178,7 +178,7 @@ class CoreUse:
 
         Not if the use by others was measured and was little: then the program was in its own way.
         """
-        alone = self.others_share < _LEAST_OTHERS or self.full or self.workers_full
+        alone = self.others_share < LEAST_OTHERS or self.full or self.workers_full
         return not alone and self.fetch.delay_share >= LEAST_DELAY
 
 
@@ -242,7 +242,7 @@ def core_use(scope: Scope) -> CoreUse:
     own = ratio(used_ns, loop_ns * scope.cores) if known else math.nan
     used, most = _used_share(scope, loop), _most_of_others(scope, loop)
     others = max(min(used - own, most), 0.0)
-    if math.isnan(used) and most < _LEAST_OTHERS:
+    if math.isnan(used) and most < LEAST_OTHERS:
         others = most  # at most, where the loops cannot be read by themselves
     return CoreUse(
         fetch=fetch,

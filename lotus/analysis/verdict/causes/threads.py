@@ -9,6 +9,7 @@ from lotus.analysis.common.columns import float_column, int_column, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.core_use import (
     LEAST_DELAY,
+    LEAST_OTHERS,
     MUCH_KEPT,
     Threads,
     allowed_cores,
@@ -428,6 +429,8 @@ def _of_step(ledger: Ledger) -> Iterable[Charge]:
         evidence = crowd_evidence(threads) | _limits(ledger.scope)
         of_torch = max(int_column(ledger.scope.epochs, "torch_threads"), default=-1)
         evidence["main_torch_threads"] = float(of_torch) if of_torch > 0 else math.nan
+        others = ledger.use.others_share
+        evidence["others_share"] = others if others >= LEAST_OTHERS else math.nan
         taken = lost * ledger.use.others_part
         yield Charge(STEP_THREADS.kind, STEP_THREADS.title, lost, evidence, taken_ns=taken)
 
@@ -489,7 +492,10 @@ STEP_THREADS = CauseRow(
     charges=_of_step,
     facts=_FACTS
     | _LIMITS
-    | {"main_torch_threads": "Threads in which torch computes in the main process, at most."},
+    | {
+        "main_torch_threads": "Threads in which torch computes in the main process, at most.",
+        "others_share": _OTHERS_SHARE,
+    },
     reason=_reason,
     advice=_against_step,
     is_grave=_more_than_cores,

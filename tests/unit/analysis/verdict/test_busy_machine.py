@@ -10,6 +10,8 @@ from lotus.analysis.common.scope import scopes
 from lotus.analysis.machine.core_use import core_use
 from lotus.analysis.samples.slow_batches import slow_as_a_whole
 from lotus.analysis.verdict.account import Account, account
+from lotus.analysis.verdict.causes.cause_row import Evidence
+from lotus.analysis.verdict.causes.threads import STEP_THREADS
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from lotus.reporters.run.parts import coverage
 from tests.unit.simulated import Plan
@@ -99,8 +101,14 @@ def test_what_threads_took_of_a_step_is_not_taken_again() -> None:
     loop_account = account(scopes(used_by_others(run))[0])
     # THEN the step itself, of which the threads have taken more than that, has no more to give
     charges = {charge.kind: charge for charge in loop_account.charges}
-    assert charges["step-threads"].ns > 0.4 * loop_account.step_ns
+    threads = charges["step-threads"]
+    assert threads.ns > 0.4 * loop_account.step_ns
     assert charges["consumer"].taken_ns == 0.0
+    # How much others used stands beside it.
+    others = loop_account.use.others_share
+    assert STEP_THREADS.reason(Evidence(threads.evidence)).endswith(
+        f"Other programs used {others:.0%} of the cores."
+    )
     # Without such threads all of it is the step's.
     run.waits["step_process_cpu_ns"] = run.waits["step_cpu_ns"]
     (step,) = (charge for charge in account(scopes(run)[0]).charges if charge.kind == "consumer")
