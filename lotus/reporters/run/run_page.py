@@ -62,9 +62,6 @@ def contents(
     if chosen is None:
         heading = Section(coverage.no_loader(summary).rstrip("."), [*stopped, *lines])
         return heading, [_footer(summary)]
-    following = trial.trial_command(summary)
-    if following:
-        lines.append(f"next: {following}")
     judged = chosen.verdict
     if chosen is summary.loaders[0] and summary.verdict is not None:
         judged = summary.verdict
@@ -103,8 +100,10 @@ def _verdict(summary: Summary, loader: LoaderSummary, judged: Verdict) -> list[s
         parts.append(f"Next step: {first.advice}" + (f" Expected: {gain}." if gain else ""))
         for number, words in next_steps.later_steps(judged):
             parts.append(f"Step {number}, {words}")
-        if judged.ruled_out:
-            parts.append(f"Ruled out: {', '.join(judged.ruled_out)}.")
+    if following := trial.trial_command(summary):
+        parts.append(f"next: {following}")
+    if judged.ruled_out:
+        parts.append(f"Ruled out: {', '.join(judged.ruled_out)}.")
     parts += list(coverage.loader_lines(loader))
     parts.append(
         f"{coverage.rate(loader)}, "

@@ -195,7 +195,11 @@ def _later_steps(judged: Verdict, most: int) -> list[str]:
     later = list(next_steps.later_steps(judged))
     result = _wrap_all(f"step {number}, {plain(words)}" for number, words in later[:most])
     if left := len(later[most:]):
-        steps = "1 more step, for another cause" if left == 1 else f"{left} more steps, for other causes"
+        steps = (
+            "1 more step, for another cause"
+            if left == 1
+            else f"{left} more steps, for other causes"
+        )
         result.append(f"{steps}: lotus report shows {'it' if left == 1 else 'them'}")
     return result
 
