@@ -3,6 +3,8 @@
 import re
 
 _MOST_DIGITS = 9  # of a line's number
+# torch's file whose functions make a batch.
+FETCHER = "torch/utils/data/_utils/fetch.py"
 # Files that are not the program's own.
 LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|<frozen ")
 # Files in which a thread that is innermost there waits, and functions of other libraries that wait.

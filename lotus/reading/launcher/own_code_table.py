@@ -20,7 +20,6 @@ PAUSE, BESIDE, STANDING = "pause", "beside", "standing"
 # torch's method that draws the indices of a batch from the sampler.
 _DRAWS, _LOADER = "_next_index", "torch/utils/data/dataloader.py"
 _LENGTH = "__len__"
-_FETCHER = "torch/utils/data/_utils/fetch.py"
 # The outermost functions of a main thread.
 _MAIN = ("<module>", "_run_module_as_main")
 # The outermost functions of any other thread.
@@ -102,7 +101,7 @@ def _parsed(
     if fetching:
         collates = stack_frames.bare_name(frames[hooks[-1]][0]) == "collate"
         part, first = COLLATE if collates else FETCH, hooks[-1] + 1
-        while first < len(frames) and frames[first][1].endswith(_FETCHER):
+        while first < len(frames) and frames[first][1].endswith(stack_frames.FETCHER):
             first += 1  # below hooks in C, which have no frames
     elif draws:
         part, first = SAMPLER, draws[-1] + 1

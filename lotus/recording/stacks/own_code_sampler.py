@@ -6,6 +6,7 @@ Both of a process that makes batches and of one that takes them, where both are 
 from collections.abc import Container
 from pathlib import Path
 
+from lotus.format import stack_frames
 from lotus.format.run_directory import OWN_CODE
 from lotus.recording.looks.look_counts import PartLooks
 from lotus.recording.stacks.pause_times import Pause
@@ -13,7 +14,7 @@ from lotus.recording.stacks.py_spy_child import PySpyChild
 
 _LEAST_LOOKS = 15
 MAKING, TAKING = "making", "taking"  # batches
-_FETCHER, _OUR_FETCH = "torch/utils/data/_utils/fetch.py:", ";fetch (<lotus hook"
+_FETCHER, _OUR_FETCH = f"{stack_frames.FETCHER}:", ";fetch (<lotus hook"
 _SHORT_S = 0.05  # a pause of less has two or three samples
 
 
