@@ -20,6 +20,7 @@ from lotus.analysis.machine.unmeasured_run_delay import without_core
 from lotus.analysis.observations.blocked_time import blocked_time
 from lotus.analysis.observations.loop_standstill import LoopStandstill, standstill
 from lotus.analysis.observations.own_code import HotFunction, hot_lines
+from lotus.analysis.observations.step_stacks import IN_PAUSE, stacks_in_pauses
 from lotus.analysis.ranks.awaited_rank import HeldUp, held_up
 from lotus.analysis.ranks.rank_run import RankRun
 from lotus.analysis.ranks.rank_verdict import RankSummary, rank_summary
@@ -186,7 +187,7 @@ def summarise(
         notes=_notes(run),
         ranks=rank_summary(run),
         time=run_time(run if last is None else RankRun(run, last.rank)),
-        hot_in_pauses=hot_lines(table(run, "own_code"), "pause"),
+        hot_in_pauses=hot_lines(stacks_in_pauses(run), IN_PAUSE),
         no_stacks=str(getattr(run, "no_stacks", "")),
         still=stills[first] if stills else None,
     )

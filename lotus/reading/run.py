@@ -394,6 +394,12 @@ class Run(LauncherTables):
         return own_code_table.outside_operations(own_code, self.operations)
 
     @cached_property
+    def stack_times(self) -> pd.DataFrame:
+        """When stacks of `own_code` were taken, of main threads: stack, pid, time_ns, bound_ns (by
+        which it may be wrong). Empty in older runs, and of a py-spy before 0.4."""
+        return own_code_table.times(self._launcher_record)
+
+    @cached_property
     def paths(self) -> pd.DataFrame:
         """Files of the slowest samples: rank, local_rank, world_size, host, pid, worker, sample,
         path, duration_ns."""

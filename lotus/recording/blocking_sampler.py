@@ -149,6 +149,11 @@ class BlockingSampler:
             ],
             "own_code": samples[0].stacks,
             "pause_code": samples[1].stacks,
+            "stack_times": [
+                *samples[0].rows_of_times(0),
+                *samples[1].rows_of_times(len(samples[0].stacks)),
+            ],
+            "stack_times_bound_ns": max(sample.bound_ns for sample in samples),
             "standing": self._standing.rows(),
             "standing_code": samples[2].stacks,
             "own_code_texts": samples[0].texts | samples[1].texts | samples[2].texts,

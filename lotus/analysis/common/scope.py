@@ -22,6 +22,7 @@ from lotus.analysis.common.columns import (
 from lotus.analysis.common.loader_operations import LoaderOperations
 from lotus.analysis.common.loader_samples import LoaderSamples
 from lotus.analysis.common.loader_titles import title_of
+from lotus.analysis.common.loop_spans import loop_spans
 from lotus.analysis.common.run_contents import Partials, RunContents, one_process, parts_of
 from lotus.analysis.common.warm_up import without_warm_up
 from lotus.common.terminal.progress import Advance
@@ -82,6 +83,9 @@ class Scope:
     memory: pd.DataFrame
     children: pd.DataFrame
     own_code: pd.DataFrame
+    stack_times: pd.DataFrame
+    loops: Callable[[], pd.DataFrame]  # of all loaders, as loop_spans has them
+    titles: Mapping[int, str]  # of all loaders, as `title`
     no_stacks: str  # why `own_code` has none, as `Run.no_stacks`; "": not known
 
     @property
@@ -156,6 +160,7 @@ def scopes(
     parts = {name: _by_loader(tables[name]) for name in _OF_LOADERS}
     contents = RunContents(parts_of(run), advance, partials)
     whole = cache(lambda name: _by_loader(table(run, name)))
+    loops = cache(lambda: loop_spans(tables["epochs"], tables["waits"]))
 
     def calls(loader: int) -> LoaderOperations:
         return LoaderOperations(contents, loader, lambda: whole("ops")(loader))
@@ -163,7 +168,7 @@ def scopes(
     def fetched(loader: int) -> LoaderSamples:
         return LoaderSamples(contents, loader, lambda: whole("samples")(loader))
 
-    return [_scope(run, tables, parts, calls(loader), fetched(loader)) for loader in wanted]
+    return [_scope(run, tables, parts, calls(loader), fetched(loader), loops) for loader in wanted]
 
 
 def _by_loader(frame: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
@@ -194,6 +199,7 @@ def _scope(
     parts: Mapping[str, Callable[[int], pd.DataFrame]],
     calls: LoaderOperations,
     fetched: LoaderSamples,
+    loops: Callable[[], pd.DataFrame],
 ) -> Scope:
     loader = calls.loader
     mine = {name: part(loader) for name, part in parts.items()}
@@ -246,10 +252,22 @@ def _scope(
         children=_of_pids(table(run, "children"), batches, mine["waits"]),
         memory=_of_pids(table(run, "memory"), batches, mine["waits"]),
         own_code=table(run, "own_code"),
+        stack_times=table(run, "stack_times"),
+        loops=loops,
+        titles=_titles(run.loaders),
         no_stacks=str(getattr(run, "no_stacks", "")),
         first_batches=_of_pids(table(run, "first_batches"), batches),
         sample_digests=_of_pids(table(run, "sample_digests"), batches),
     )
+
+
+def _titles(loaders: pd.DataFrame) -> dict[int, str]:
+    rows = ({str(name): value for name, value in row.items()} for row in loaders.to_dict("records"))
+    numbers = int_column(loaders, "loader").tolist()
+    return {
+        number: title_of(row) or f"loader {number}"
+        for number, row in zip(numbers, rows, strict=True)
+    }
 
 
 def _of_pids(frame: pd.DataFrame, *tables: pd.DataFrame) -> pd.DataFrame:

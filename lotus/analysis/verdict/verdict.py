@@ -28,6 +28,7 @@ from lotus.analysis.verdict.causes.cause_row import (
     Evidence,
 )
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER
+from lotus.analysis.verdict.causes.long_steps import LONG_STEPS
 from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
 from lotus.analysis.verdict.causes.standing import STANDING
 from lotus.analysis.verdict.causes.step_delay import KEPT_PROCESSES
@@ -160,7 +161,7 @@ class Verdict:
     @property
     def slows_steps(self) -> list[Cause]:
         """The causes for which the steps took longer, beside their own work."""
-        own_work = (TRAINING_STEP.kind, TRACING.kind)
+        own_work = (TRAINING_STEP.kind, LONG_STEPS.kind, TRACING.kind)
         return [each for each in self.causes if each.part == STEP and each.kind not in own_work]
 
     @property

@@ -30,6 +30,7 @@ _COLUMNS = {
     "function": "object", "file": "object", "line": "int64", "text": "object",
     "samples": "int64",
 }  # fmt: skip
+_TIMES = ["stack", "pid", "time_ns", "bound_ns"]
 
 
 def table(record: LauncherRecord) -> pd.DataFrame:
@@ -50,6 +51,23 @@ def table(record: LauncherRecord) -> pd.DataFrame:
             part = STANDING if part not in ("", BESIDE) else ""
         rows += [(part, place, depth, *frame, samples) for depth, frame in enumerate(frames)]
     return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_COLUMNS)
+
+
+def times(record: LauncherRecord) -> pd.DataFrame:
+    """Return the table `Run.stack_times`, empty if they were not recorded."""
+    bound = record.values.get("stack_times_bound_ns")
+    known = _is_time(bound)
+    rows = [
+        (row[0], row[1], time, bound)
+        for row in (_lines(record.values.get("stack_times")) if known else ())
+        if isinstance(row, list) and all(map(_is_time, row))
+        for time in row[2:]
+    ]
+    return pd.DataFrame(rows, columns=_TIMES).astype("int64")
+
+
+def _is_time(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 62
 
 
 def outside_operations(own_code: pd.DataFrame, operations: pd.DataFrame) -> pd.DataFrame:

@@ -8,6 +8,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +16,11 @@ from pathlib import Path
 from lotus.common.machine import py_spy_program
 from lotus.common.machine.py_spy_program import ABSENT, FORBIDDEN
 from lotus.recording.py_spy_sidecar import forbidden_by_yama
+from lotus.recording.stacks import timed_stacks
 from lotus.recording.stacks.source_texts import texts_of
 
 _RATE, _SECONDS = 50, 2
-_MOST_LINES, _MOST_BYTES = 200, 512 << 10
+_MOST_LINES, _MOST_BYTES, _MOST_TIMES = 200, 4 << 20, 5000
 _ENOUGH, _MOST_TRIES = 30, 3  # stacks
 _PATIENCE_S = 1.0  # until an interrupted one has written what it has
 
@@ -30,14 +32,17 @@ class PySpyChild:
     that are `wanted`.
 
     `stacks` holds lines as py-spy writes them: frames from the outermost, then a count. `texts`
-    holds the source of the innermost line of each that is not a library's, by `file:line`. Until it
-    has been read, its output is the file `output`. `refusal`: why there are no stacks, as
+    holds the source of the innermost line of each that is not a library's, by `file:line`. `times`
+    has (pid, times by CLOCK_MONOTONIC) of main threads by stack, all wrong by at most `bound_ns`.
+    Until it has been read, its output is the file `output`. `refusal`: why there are no stacks, as
     `refusal_here` returns it.
     """
 
     def __init__(self, output: Path) -> None:
         self.stacks: list[str] = []
         self.texts: dict[str, str] = {}
+        self.times: dict[str, list[tuple[int, list[int]]]] = {}
+        self.bound_ns = 0
         self.refusal = ""
         self.pid = -1  # the process that is sampled; -1: none now
         self._counts: Counter[str] = Counter()  # samples by stack, of all of them
@@ -49,6 +54,8 @@ class PySpyChild:
         self._output = output
         self._child: subprocess.Popen[bytes] | None = None
         self._is_interrupted = False
+        self._start_ns = 0
+        self._has_times = True  # False: py-spy is older than these
 
     def start(
         self, pid: int, subject: str = "", wanted: Callable[[str], bool] | None = None
@@ -68,7 +75,9 @@ class PySpyChild:
         if program is None or self.refusal:
             return None
         words = [program, "record", f"--pid={pid}", "--nonblocking", "--idle", "--full-filenames"]
-        words += ["--format=raw", f"--rate={_RATE}", f"--duration={_SECONDS}"]
+        words += [f"--rate={_RATE}", f"--duration={_SECONDS}"]
+        words += ["--format=chrometrace", "--threads"] if self._has_times else ["--format=raw"]
+        self._start_ns = time.monotonic_ns()
         with contextlib.suppress(OSError):
             return subprocess.Popen(
                 [*words, f"--output={self._output}"],
@@ -92,22 +101,40 @@ class PySpyChild:
         complaint = _complaint(self._child)
         if self._child.returncode and py_spy_program.is_denied(complaint):
             self.refusal = FORBIDDEN
-        sampled, self._child, self.pid = self.pid, None, -1
-        lines: list[str] = []
+        elif self._child.returncode and "chrometrace" in complaint:
+            self._has_times = False
+        sampled, self._child = self.pid, None
         with contextlib.suppress(OSError):
-            text = self._output.read_bytes()[:_MOST_BYTES].decode("utf-8", "replace")
-            lines = [line for line in text.splitlines() if line]
+            self._add(timed_stacks.read(self._output, sampled, _RATE, self._start_ns, _MOST_BYTES))
         with contextlib.suppress(OSError):
             self._output.unlink()
-        for line in lines:
-            self._counts[line.rpartition(" ")[0]] += _count(line)
-            if self._wanted is None or self._wanted(line):
-                self._seen[self._subject] += _count(line)
+        self.pid = -1
         most = self._counts.most_common(_MOST_LINES)
         self.stacks = [f"{stack} {count}" for stack, count in most if count]
         self.texts = texts_of(self.stacks)
         if self._seen[self._subject] >= _ENOUGH:
             self._enough |= {self._subject, sampled}
+
+    def _add(self, found: timed_stacks.TimedStacks) -> None:
+        self._counts += found.counts
+        wanted = [stack for stack in found.counts if self._wanted is None or self._wanted(stack)]
+        self._seen[self._subject] += sum(found.counts[stack] for stack in wanted)
+        kept = sum(len(times) for rows in self.times.values() for _, times in rows)
+        for stack, times in found.times_ns.items():
+            kept += len(times)
+            if kept <= _MOST_TIMES:
+                self.times.setdefault(stack, []).append((self.pid, times))
+        self.bound_ns = max(self.bound_ns, found.bound_ns)
+
+    def rows_of_times(self, before: int) -> list[list[int]]:
+        """Return [place, pid, *times] of stacks; their places in `stacks`, after `before` others"""
+        places = {line.rpartition(" ")[0]: place for place, line in enumerate(self.stacks, before)}
+        return [
+            [places[stack], pid, *times]
+            for stack, rows in self.times.items()
+            if stack in places
+            for pid, times in rows
+        ]
 
     def finish(self) -> None:
         """End it, with what it has."""
@@ -135,8 +162,3 @@ def _complaint(child: subprocess.Popen[bytes]) -> str:
     with child.stderr as file:
         os.set_blocking(file.fileno(), False)
         return (file.read(_MOST_BYTES) or b"").decode("utf-8", "replace")
-
-
-def _count(line: str) -> int:
-    last = line.rpartition(" ")[2]
-    return int(last) if last.isascii() and last.isdecimal() else 0

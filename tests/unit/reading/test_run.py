@@ -48,6 +48,7 @@ COLUMNS = {
     "blocking": "pid worker operation reason looks",
     "places": "pid operation reason place file_system looks",
     "own_code": "part stack depth function file line text samples",
+    "stack_times": "stack pid time_ns bound_ns",
     "memory": "time_ns pid worker rss pss private shared anonymous descriptor_limit",
     "children": "pid worker cpu_ns own_cpu_ns own_ns kept_cpu_ns "
     "own_system_ns own_minor_faults own_copied_bytes own_copies delay_before_ns",
@@ -88,6 +89,8 @@ def full_run(path):
                 "memory": memory,
                 "children": [[7, 0, 5], [8, 1, -1, 3, 4]],  # of an older lotus, and of today's
                 "own_code": own,
+                "stack_times": [[0, 7, START_NS, START_NS + 5], [0, 7, -1], "x"],
+                "stack_times_bound_ns": 9,
             }
         )
     )

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.components import core_taken
+from lotus.analysis.batches.long_steps import long_steps
 from lotus.analysis.batches.wait_spread import wait_spread
 from lotus.analysis.common.columns import flag, float_column, int_column, median, ratio, total
 from lotus.analysis.common.scope import Scope
@@ -27,6 +28,7 @@ from lotus.analysis.observations.own_code import (
     hot_functions,
     hot_lines,
 )
+from lotus.analysis.observations.step_stacks import IN_INNER_LOOP, IN_LONG_STEP, in_phases
 from lotus.analysis.replay.gain_prediction import GainPrediction
 from lotus.analysis.verdict.advice.resources import Resources, resources
 from lotus.analysis.verdict.loop_time.batch_making import core_shared
@@ -74,6 +76,8 @@ class Circumstances:
     library_threads_set: str = ""  # what gives other libraries several, with its place
     hot_in_collate: list[HotFunction] = field(default_factory=list)
     called_in_step: HotFunction | None = None  # as hot_callee has it
+    hot_in_long_steps: list[HotFunction] = field(default_factory=list)  # as hot_in_step
+    inner_loop: str = ""  # over which most time of the long steps passed: its loader's title
     no_stacks: str = ""  # why there are no stack samples, as `Run.no_stacks`; "": not known
     dataset: str = ""  # name of its class; "": not known
     sampler: str = ""  # class that draws the indices, also if it makes batches; "": not known
@@ -114,6 +118,9 @@ def circumstances_of(scope: Scope, use: CoreUse, shares: DataShares | None = Non
     fetch, step = float_column(batches, "fetch_ns"), float_column(scope.waits, "step_ns")
     idle = total(float_column(batches, "idle_in_loop_ns"))
     step_ns = median(step)
+    long = long_steps(scope)
+    inner = scope.titles.get(long.inner[0], "") if long and long.is_inner_loop else ""
+    stacks = in_phases(scope, long)
     # More workers do not give back the time in which others had the cores.
     measured = (fetch - core_taken(batches, np.nan_to_num(fetch)))[~np.isnan(fetch)]
     mean = float(measured.mean()) if measured.size else float("nan")
@@ -133,8 +140,10 @@ def circumstances_of(scope: Scope, use: CoreUse, shares: DataShares | None = Non
         hot=hot_functions(scope.own_code, "fetch"),
         hot_in_sampler=hot_functions(scope.own_code, "sampler"),
         hot_in_collate=hot_functions(scope.own_code, "collate"),
-        hot_in_step=hot_lines(scope.own_code, "step"),
-        called_in_step=hot_callee(scope.own_code, "step"),
+        hot_in_step=hot_lines(stacks, "step"),
+        called_in_step=hot_callee(stacks, "step"),
+        hot_in_long_steps=hot_lines(stacks, IN_INNER_LOOP if inner else IN_LONG_STEP),
+        inner_loop=inner,
         no_stacks=scope.no_stacks,
         spawned=settings.get("start_method") in ("spawn", "forkserver"),
         level=scope.level,

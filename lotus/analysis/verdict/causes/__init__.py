@@ -12,6 +12,7 @@ from lotus.analysis.verdict.causes.costly_batches import SLOW_BATCHES
 from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER, STEP_HELD
 from lotus.analysis.verdict.causes.loader_state import SNAPSHOTS
+from lotus.analysis.verdict.causes.long_steps import LONG_STEPS
 from lotus.analysis.verdict.causes.memory import MEMORY
 from lotus.analysis.verdict.causes.outliers import SLOW_SAMPLES, SLOW_WORKER, STALLS
 from lotus.analysis.verdict.causes.outside import OUTSIDE
@@ -35,6 +36,7 @@ CAUSES: tuple[CauseRow, ...] = (
     STEP_HELD,
     STEP_THREADS,
     STEP_DELAY,
+    LONG_STEPS,
     TRAINING_STEP,
     STARTUP,
     SHUTDOWN,

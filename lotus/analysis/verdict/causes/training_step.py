@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 
+from lotus.analysis.common.columns import float_column, ratio, total
 from lotus.analysis.observations.looks import looks_at_step
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
@@ -33,6 +35,9 @@ _STEP_WAITS = 0.15  # of the step: one that computes on the CPU is off it for le
 def _step(ledger: Ledger) -> Iterable[Charge]:
     threads, looks = ledger.use.step, looks_at_step(ledger.scope)
     waiting = max(1.0 - threads.delay_share - threads.cores, 0.0)
+    if ledger.usual_steps is not None:
+        of_usual = _waiting_share(ledger.scope.waits[ledger.usual_steps])
+        waiting = waiting if math.isnan(of_usual) else of_usual
     if looks.are_enough:  # what a hypervisor takes from a running thread is counted nowhere
         waiting = min(waiting, looks.blocked_share)
     evidence = {"waiting_share": waiting} | look_evidence(looks) | of_steps(ledger.scope)
@@ -40,11 +45,26 @@ def _step(ledger: Ledger) -> Iterable[Charge]:
     # Without workers, others take of the step as they do of the making of batches. With workers, a
     # step that others slow down hides more of the making.
     # Causes before this one may have taken a part of its time without a core.
-    delay_ns = float(np.nan_to_num(ledger.step_ns * threads.delay_share)) - (ledger.step_ns - ns)
+    before_ns = ledger.step_ns - ledger.long_steps_ns - ns
+    delay_ns = float(np.nan_to_num(ledger.step_ns * threads.delay_share)) - before_ns
     alone = ledger.use.rivals and not ledger.scope.num_workers
     taken = min(max(delay_ns, 0.0), ns) if alone else 0.0
     place = place_of_step(ledger.scope, looks)
     yield Charge(TRAINING_STEP.kind, TRAINING_STEP.title, ns, evidence, taken_ns=taken, place=place)
+
+
+def _waiting_share(waits: pd.DataFrame) -> float:
+    """Return the share of the steps in which no thread of their process ran or was ready to.
+
+    NaN: not measured.
+    """
+    took, used, delay = (
+        float_column(waits, f"step_{name}ns") for name in ("", "process_cpu_", "run_delay_")
+    )
+    known = ~np.isnan(took + used + delay)
+    if not known.any():
+        return math.nan
+    return max(1.0 - ratio(total((used + delay)[known]), total(took[known])), 0.0)
 
 
 def _step_waits(charge: Charge) -> bool:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from lotus.analysis.batches.long_steps import LongSteps
 from lotus.analysis.common.columns import blocks, float_column, ratio, total
 from lotus.analysis.replay.prefetch_replay import NOTHING, Prefetch, enough_prefetch
 from lotus.analysis.replay.undisturbed_epochs import UndisturbedLoop, undisturbed_epochs
@@ -98,6 +99,8 @@ class Ledger:
         # Of `making_waits`, before any cause took its part.
         self.all_making_ns = total(waits.making)
         self.delay_share = 0.0  # of `making_waits`, that was taken for other programs
+        self.usual_steps: Bools | None = None  # after which waits; None: there are no long ones
+        self.long_steps_ns = 0.0  # of the step, beyond usual ones
         self.step_short_ns = 0.0  # of the step, waiting for the few cores that the program may use
         self.lost_to_threads = 0.0  # of `making_waits`, that threads which compete for cores lost
         self.sent_late = 0.0  # of the sending, for the same reason
@@ -221,6 +224,13 @@ class Ledger:
         """Take what is left of the training step."""
         ns, self.step_left_ns = self.step_left_ns, 0.0
         return ns
+
+    def take_long_steps(self, long: LongSteps) -> float:
+        """Take what long steps took beyond usual ones, as far as it is left; return how much."""
+        self.usual_steps = ~long.rows
+        self.long_steps_ns = long.excess_ns * min(ratio(self.step_left_ns, self.step_ns), 1.0)
+        self.step_left_ns -= self.long_steps_ns
+        return self.long_steps_ns
 
     def take_share_of_step(self, share: float) -> float:
         """Take this share of what is left of the training step; return how much it was."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from lotus.analysis.verdict.causes.edges import SHUTDOWN, STARTUP
+from lotus.analysis.verdict.causes.long_steps import LONG_STEPS
 from lotus.analysis.verdict.causes.threads import OTHERS
 from lotus.analysis.verdict.causes.training_step import TRAINING_STEP
 from lotus.analysis.verdict.verdict import Cause, Verdict
@@ -18,14 +19,17 @@ def later_causes(judged: Verdict) -> list[Cause]:
     """Return the causes after the first that have a relevant share and advice of their own.
 
     The largest come first. Excluded are the training step, whose advice is for a loop that does not
-    wait, other programs, which the verdict mentions first, and settings that a replay does not show
-    to help.
+    wait, its long ones in a loop that waits, other programs, which the verdict mentions first, and
+    settings that a replay does not show to help.
     """
+    without = {TRAINING_STEP.kind, OTHERS.kind}
+    if judged.kind != "consumer-bound":
+        without.add(LONG_STEPS.kind)
     chosen = judged.causes[:1]
     for cause in judged.causes[1:]:
         if (
             cause.share >= LEAST_SECOND
-            and cause.kind not in (TRAINING_STEP.kind, OTHERS.kind)
+            and cause.kind not in without
             and _may_help(cause)
             and not any(_is_against(cause, earlier) for earlier in chosen)
         ):

@@ -38,6 +38,7 @@ def in_tables(path: Path) -> Tables:
         "memory",
         "children",
         "own_code",
+        "stack_times",
         "notes",
         "processes",
     )

@@ -1,9 +1,11 @@
 """py-spy is started once for a subject that takes long, and is ended with the run."""
 
+import json
 import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -246,3 +248,36 @@ def test_a_step_that_is_often_at_a_lock_has_its_stacks_sampled(
     if started:
         collect(sampler)
     assert (folder / "calls").exists() == started
+
+
+def test_a_py_spy_that_writes_no_times_is_asked_for_stacks_alone(folder: Path) -> None:
+    # GIVEN a py-spy before 0.4
+    words = "error: 'chrometrace' isn't a valid value for '--format <format>'"
+    stand_in(folder, f'case "$*" in *=raw*) ;; *) rm "$file"; echo "{words}" >&2; exit 1;; esac')
+    sampler = OwnCodeSampler(folder)
+    for own in (60, 90):
+        sampler.consider(part({12: own}, 100), 0.5, {12})
+        collect(sampler)
+    assert sampler.sample.stacks == [f"{FETCH};g (a.py:2) 30", "f (a.py:1) 2"]
+    assert sampler.sample.rows_of_times(0) == []
+
+
+def test_times_are_of_the_stacks_that_are_kept(folder: Path) -> None:
+    # GIVEN a py-spy that writes times, of a main thread that is seen in two functions
+    changes = [("B", 0, "thread (12): T", ""), ("B", 0, "f", "/a.py"), ("B", 60000, "g", "/b.py")]
+    changes += [("E", 100000, name, "") for name in ("g", "f", "thread (12): T")]
+    events = [
+        {"ph": kind, "ts": at, "tid": 1, "name": name, "args": {"filename": file, "line": 1}}
+        for kind, at, name, file in changes
+    ]
+    (folder / "stacks").write_text(json.dumps(events))
+    stand_in(folder, 'sleep 0.2; cp "$(dirname "$0")/stacks" "$file"')
+    sampler = OwnCodeSampler(folder)
+    begun_ns = time.monotonic_ns()
+    sampler.consider(part({12: 60}, 60), 0.5, {12})
+    collect(sampler)
+    assert sampler.sample.stacks == ["f (/a.py:1) 3", "f (/a.py:1);g (/b.py:1) 2"]
+    rows = sampler.sample.rows_of_times(5)
+    assert [(place, pid, len(times)) for place, pid, *times in rows] == [(5, 12, 3), (6, 12, 2)]
+    error_ns, now_ns = sampler.sample.bound_ns, time.monotonic_ns()
+    assert all(begun_ns <= at <= now_ns + error_ns for _, _, *times in rows for at in times)
