@@ -22,6 +22,7 @@ BLOCKING = "blocking.json"  # what threads were blocked in
 OWN_CODE = "own_code.txt"  # stacks, until they are read into BLOCKING
 PAUSE_CODE = "pause_code.txt"  # the same, of the time between the loops
 STANDING_CODE = "standing_code.txt"  # the same, of a process that stands still
+LONG_STEP_CODE = "long_step_code.txt"  # the same, of long training steps
 ATTACHED = "attach.json"  # what `lotus attach` saw of a program that it did not start
 FUNCTIONS = "functions.json"  # what perf sampled of it, with names
 STACKS = "stacks.json"  # py-spy's, until they are read into ATTACHED
@@ -197,6 +198,7 @@ def _empty(path: Path, force: bool) -> None:
         OWN_CODE,
         PAUSE_CODE,
         STANDING_CODE,
+        LONG_STEP_CODE,
         ATTACHED,
         FUNCTIONS,
         STACKS,

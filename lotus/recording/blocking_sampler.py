@@ -39,6 +39,7 @@ from lotus.recording.readings.orphans import Orphans
 from lotus.recording.readings.parents import descends
 from lotus.recording.readings.process_memory import ProcessMemory
 from lotus.recording.readings.process_times import ProcessTimes
+from lotus.recording.stacks.long_step_sampler import LongStepSampler
 from lotus.recording.stacks.own_code_sampler import MAKING, TAKING, OwnCodeSampler
 from lotus.recording.stacks.pause_sampler import PauseSampler
 from lotus.recording.stacks.pause_times import PauseTimes
@@ -91,6 +92,7 @@ class BlockingSampler:
         self._pauses = PauseSampler(directory)
         self._standing = Standing()
         self._standing_code = PySpyChild(directory / STANDING_CODE)
+        self._long_steps = LongStepSampler(directory)
         self._cost_ns = self._ended_ns = 0
         self._problem = ""
 
@@ -116,7 +118,7 @@ class BlockingSampler:
         self._entered.release()
         if self._thread.ident is not None:
             self._thread.join()
-        samples = self._own_code.sample, self._pauses.sample, self._standing_code
+        samples = self._samples
         for sample in samples:
             sample.interrupt()  # all write what they have at once
         self._machine.read(now=True)
@@ -147,19 +149,36 @@ class BlockingSampler:
             "children": [
                 self._process_row(process) for process in {**self._stats, **self._times.processes}
             ],
-            "own_code": samples[0].stacks,
-            "pause_code": samples[1].stacks,
-            "stack_times": [
-                *samples[0].rows_of_times(0),
-                *samples[1].rows_of_times(len(samples[0].stacks)),
-            ],
-            "stack_times_bound_ns": max(sample.bound_ns for sample in samples),
             "standing": self._standing.rows(),
-            "standing_code": samples[2].stacks,
-            "own_code_texts": samples[0].texts | samples[1].texts | samples[2].texts,
+            "standing_code": self._standing_code.stacks,
             "no_stacks": next(filter(None, (each.refusal for each in samples)), refusal_here()),
+            **self._stacks(),
         }
         self._write(record)
+
+    @property
+    def _samples(self) -> tuple[PySpyChild, ...]:
+        return (
+            self._own_code.sample, self._pauses.sample, self._long_steps.sample,
+            self._standing_code,
+        )  # fmt: skip
+
+    def _stacks(self) -> dict[str, Any]:
+        """Return the stacks of loops and pauses, and the source of the lines of all."""
+        of_loops, of_pauses, long, _ = self._samples
+        kept = of_loops, of_pauses, *([long] if long.times else [])  # only these tell them apart
+        rows, before = [], 0
+        for sample in kept:
+            rows += sample.rows_of_times(before)
+            before += len(sample.stacks)
+        texts = (each.texts.items() for each in self._samples)
+        return {
+            "own_code": of_loops.stacks,
+            "pause_code": [stack for sample in kept[1:] for stack in sample.stacks],
+            "own_code_texts": {at: text for items in texts for at, text in items},
+            "stack_times": rows,
+            "stack_times_bound_ns": max(sample.bound_ns for sample in kept),
+        }
 
     def _process_row(self, process: tuple[int, int]) -> list[int]:
         used, stat = self._times.between(process), self._stats.get(process)
@@ -233,7 +252,7 @@ class BlockingSampler:
         Returns its CPU time, in nanoseconds.
         """
         begun = time.thread_time_ns()
-        for sample in (self._own_code.sample, self._pauses.sample, self._standing_code):
+        for sample in self._samples:
             sample.collect()
         # The workers of a loop that hardly waits are not observed.
         for part, least_share, subject in (
@@ -267,6 +286,8 @@ class BlockingSampler:
             return None
         if worker < 0:
             self._look_at_pause(pid, words[state_page.W_PHASE] == state_page.BETWEEN)
+            beside = self._own_code.sample.pid
+            self._long_steps.look(pid, words, time.monotonic(), beside)
         if self._times.read((pid, worker)):
             self._kept.read((pid, worker), self._batch_processes)
         if words[state_page.W_PHASE] in _LOOKED_AT and worker < 0:
