@@ -145,7 +145,10 @@ class StackReader:
         return self._unknown.setdefault((pid, text), _ABOVE_KERNEL + len(self._unknown))
 
     def settle(self) -> None:
-        """Record the stack of a thread after all events of one time."""
+        """Record the stack of a thread after all events of one time.
+
+        Raises UnusableError where the thread is not named.
+        """
         if self._group is None:
             return
         key, time = self._group

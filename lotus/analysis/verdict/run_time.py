@@ -56,6 +56,11 @@ class RunTime:
         """Return their share of the wall time, 0 to 1."""
         return ratio(self.of(*kinds), self.wall_ns)
 
+    def share_of_loops(self, loader: int) -> float:
+        """Return the share of the wall time that a loader's loops took, 0 to 1."""
+        its = sum(part.ns for part in self.parts if part.loader == loader)
+        return ratio(its, self.wall_ns)
+
     def gain_of_loops(self, loader: int, gain: float) -> float:
         """Return how many times as fast all loops are if those of one loader are `gain` times."""
         whole = sum(part.ns for part in self.parts if part.loader >= 0)

@@ -28,13 +28,13 @@ from lotus.analysis.verdict.causes.cause_row import (
     Evidence,
 )
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER
-from lotus.analysis.verdict.causes.long_steps import LONG_STEPS
 from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
 from lotus.analysis.verdict.causes.standing import STANDING
 from lotus.analysis.verdict.causes.step_delay import KEPT_PROCESSES
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, WORKER_THREADS
 from lotus.analysis.verdict.causes.training_step import TRACING, TRAINING_STEP
 from lotus.analysis.verdict.causes.transport import SENDING
+from lotus.analysis.verdict.causes.uneven_steps import LONG_STEPS
 from lotus.analysis.verdict.causes.waiting import blocked_at
 from lotus.analysis.verdict.parts_of_loop import (
     HIGH,

@@ -20,6 +20,7 @@ from lotus.reporters.ranks import rank_report
 from lotus.reporters.run.parts import coverage, next_steps, time_bars, trial
 
 _WIDTH = 78
+_LARGE = 0.2  # of the run: where another loader's loops take more, their share is said
 MOST_LINES = 24  # with the next command 25, as many as a terminal shows
 
 
@@ -167,6 +168,9 @@ def _other_loaders(summary: Summary, most: int) -> list[str]:
         words = coverage.verdict_words(other.verdict).lower()
         if other.verdict.causes and other.verdict.kind in ("input-bound", "start-up-bound"):
             words += f", {plain(other.verdict.causes[0].title)}"
+        part = summary.time.share_of_loops(other.scope.loader) if summary.time else 0.0
+        if part >= _LARGE:
+            words = f"{share(part)} of the run, {words}"
         result += _wrap(f"loader {other.scope.loader} ({plain(other.scope.title)}): {words}")
     omitted = len(summary.loaders[1 + most :]) + summary.loaders_left_out
     if omitted:

@@ -12,7 +12,6 @@ from lotus.analysis.verdict.causes.costly_batches import SLOW_BATCHES
 from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER, STEP_HELD
 from lotus.analysis.verdict.causes.loader_state import SNAPSHOTS
-from lotus.analysis.verdict.causes.long_steps import LONG_STEPS
 from lotus.analysis.verdict.causes.memory import MEMORY
 from lotus.analysis.verdict.causes.outliers import SLOW_SAMPLES, SLOW_WORKER, STALLS
 from lotus.analysis.verdict.causes.outside import OUTSIDE
@@ -25,6 +24,7 @@ from lotus.analysis.verdict.causes.storage import COLD_FILES, SWAPPED_OUT
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
 from lotus.analysis.verdict.causes.training_step import TRACING, TRAINING_STEP
 from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, PINNING, SENDING
+from lotus.analysis.verdict.causes.uneven_steps import LONG_STEPS
 from lotus.analysis.verdict.causes.work import COLLATE, DATASET, FETCH, OPERATION
 
 CAUSES: tuple[CauseRow, ...] = (

@@ -17,6 +17,7 @@ import lotus.reading.run
 from lotus import cli
 from lotus.analysis.summary import summarise
 from lotus.analysis.verdict.advice.advice import NAMED
+from lotus.analysis.verdict.run_time import STEP, RunPart, RunTime
 from lotus.analysis.verdict.time_outside import with_outside
 from lotus.common import tunable_loop
 from lotus.common.storage import files
@@ -374,6 +375,18 @@ def test_other_loaders_are_short_unless_asked_for() -> None:
     assert text.count("Operations") == 1
     assert text.index("Loader 1") < text.index("Loader 0")
     assert shown(run, 0).index("Loader 0") < shown(run, 0).index("Loader 1")
+
+
+@pytest.mark.parametrize(("part", "told"), [(0.6, True), (0.1, False)])
+def test_the_share_of_another_loader_is_said_if_it_is_large(part: float, told: bool) -> None:
+    run, other = Plan(batches=20).run(), Plan(batches=4, loader=1).run()
+    for name in ("ops", "samples", "batches", "waits", "workers", "epochs", "loaders"):
+        both = [getattr(run, name), getattr(other, name)]
+        setattr(run, name, pd.concat(both, ignore_index=True))
+    parts = (RunPart(STEP, 0, 1e9 * (1 - part)), RunPart(STEP, 1, 1e9 * part))
+    summary = dataclasses.replace(summarise(run), time=RunTime(1e9, parts, 0))
+    text = " ".join(short_report.lines(summary))
+    assert ("): 60% of the run, " in text) == told
 
 
 @pytest.mark.parametrize(
