@@ -10,7 +10,7 @@ from lotus.common.numbers.array_types import Bools, Floats, Ints
 
 # A step is long if it takes so many times the median one, and so much more.
 _TIMES, _BEYOND_NS = 4.0, 5e6
-_MOST = 0.2  # of the steps: where more are long, a usual step is not one of the others
+_MOST = 0.35  # of the steps: where more are long, a usual step is not one of the others
 _LEAST_STEPS = 10
 
 

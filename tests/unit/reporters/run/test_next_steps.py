@@ -17,8 +17,8 @@ def cause(advice: str, share: float = 0.2, kind: str = "operation", remedy: Reme
     return Cause(kind, advice.split()[0], share, share, share * 1e9, {}, advice, remedy=remedy)
 
 
-def later(*causes: Cause) -> list[str]:
-    judged: Any = SimpleNamespace(causes=list(causes))
+def later(*causes: Cause, kind: str = "input-bound") -> list[str]:
+    judged: Any = SimpleNamespace(causes=list(causes), kind=kind)
     return [each.advice for each in later_causes(judged)]
 
 
@@ -27,6 +27,12 @@ def test_there_are_three_steps_at_most_the_largest_causes_first() -> None:
     assert later(*(cause(name, 0.3 - place / 20) for place, name in enumerate(names))) == names[1:3]
     assert later(cause("one"), cause("two", share=0.04)) == []
     assert later() == []
+
+
+def test_long_steps_are_worth_a_step_where_steps_set_the_pace() -> None:
+    causes = cause("one"), cause("two", kind="long-steps")
+    assert later(*causes) == []
+    assert later(*causes, kind="consumer-bound") == ["two"]
 
 
 def test_what_was_said_is_not_said_again() -> None:
