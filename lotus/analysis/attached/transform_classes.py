@@ -6,5 +6,6 @@ CONTAINERS = frozenset(
 )
 # Others are derived from them.
 BASES = frozenset(
-    "Transform BasicTransform ImageOnlyTransform DualTransform BaseWaveformTransform Module".split()
+    "Transform _RandomApplyTransform BasicTransform ImageOnlyTransform DualTransform "
+    "BaseWaveformTransform Module".split()
 )

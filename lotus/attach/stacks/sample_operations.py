@@ -94,14 +94,17 @@ def _is_called(before: Frame, below: Sequence[Frame], sources: Sources) -> bool:
 
 
 def _shown(frames: Sequence[Frame]) -> str:
-    """Return the name of an operation: its class, or a derived one, or else its function."""
+    """Return the name of an operation: its class, or a derived one, or else its function.
+
+    A function that a base class calls is a helper of all classes that are derived from it.
+    """
+    outermost = class_of(frames[0].function)
     for frame in _of_calls(frames):
         kind = class_of(frame.function)
-        if kind == "Lambda":
+        if kind == "Lambda" or kind in BASES or (not kind and outermost in BASES):
             continue
-        if kind not in BASES:
-            return kind or bare_name(frame.function)
-    return class_of(frames[0].function) or bare_name(frames[0].function)
+        return kind or bare_name(frame.function)
+    return outermost or bare_name(frames[0].function)
 
 
 def _of_calls(frames: Sequence[Frame]) -> Iterator[Frame]:
