@@ -34,6 +34,7 @@ LEAST_OTHERS = 0.1  # of the cores' time
 _LEAST_STOLEN = 0.03  # of the cores' time
 _LEAST_NS = 1e9  # the machine's readings are about that far apart, in clock ticks of 10 ms
 _MOST_OF_IT = 0.8
+_MUCH_OF_RUN = 0.2  # of its time, in which loops are: what is known of all of it stands for them
 # Of the cores' time: if others have more, this changes what is said first, and the advice.
 _MUCH_OTHERS = 0.25
 MUCH_KEPT = 0.5  # cores that are used for something else than making batches
@@ -90,10 +91,10 @@ class CoreUse:
     """The cores during a loop, as shares of all cores' time, 0 to 1; NaN: not measured.
 
     `own_share`: used by the program. `others_share`: used by other programs, or taken from this
-    virtual machine; at most, where the loops could not be read by themselves. `stolen_share`: taken
-    from this virtual machine; 0.0 where that is not known. `children_share`: CPU time of processes
-    that workers started, as a share of that in which batches were made; 0.0 where that is not
-    known.
+    virtual machine; where the loops could not be read by themselves, that of all of the run, or at
+    most. `stolen_share`: taken from this virtual machine; 0.0 where that is not known.
+    `children_share`: CPU time of processes that workers started, as a share of that in which
+    batches were made; 0.0 where that is not known.
     """
 
     fetch: Threads
@@ -242,8 +243,8 @@ def core_use(scope: Scope) -> CoreUse:
     own = ratio(used_ns, loop_ns * scope.cores) if known else math.nan
     used, most = _used_share(scope, loop), _most_of_others(scope, loop)
     others = max(min(used - own, most), 0.0)
-    if math.isnan(used) and most < LEAST_OTHERS:
-        others = most  # at most, where the loops cannot be read by themselves
+    if math.isnan(used):  # the loops cannot be read by themselves
+        others = most if most < LEAST_OTHERS else _others_of_run(scope, loop)
     return CoreUse(
         fetch=fetch,
         step=step,
@@ -311,6 +312,24 @@ def _most_of_others(scope: Scope, loop: pd.DataFrame) -> float:
     used, _ = core_time(machine)
     cores_ns = total(float_column(loop, "loop_ns")) * scope.cores
     return max(ratio(float(used[-1] - used[0]) - spent, cores_ns), 0.0)
+
+
+def _others_of_run(scope: Scope, loop: pd.DataFrame) -> float:
+    """Return the share of the cores' time that others used in all of the run; NaN: not known.
+
+    It stands for that in the loops where these are much of the run, as where a validation comes
+    between them.
+    """
+    machine = scope.machine
+    loop_ns = total(float_column(loop, "loop_ns"))
+    if _most_of_others(scope, loop) == math.inf or loop_ns < _LEAST_NS:
+        return math.nan
+    times, (used, whole) = float_column(machine, "time_ns"), core_time(machine)
+    run_ns = float(times[-1] - times[0])
+    if loop_ns < _MUCH_OF_RUN * run_ns or whole[-1] - whole[0] > run_ns * (scope.cores + 0.5):
+        return math.nan
+    others = float(used[-1] - used[0]) - scope.program_cpu_ns
+    return min(max(ratio(others, float(whole[-1] - whole[0])), 0.0), 1.0)
 
 
 def _used_share(scope: Scope, loop: pd.DataFrame) -> float:

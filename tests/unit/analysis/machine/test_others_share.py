@@ -66,3 +66,26 @@ def test_others_are_known_also_where_the_loop_was_broken_off() -> None:
     run.epochs["end_ns"] = np.nan
     run.epochs["exhausted"] = False
     assert core_use(scopes(run)[0]).others_share == pytest.approx(known, abs=0.1)
+
+
+def test_what_others_used_in_all_of_the_run_stands_for_loops_with_much_between_them() -> None:
+    plan = Plan(operations={"Slow": 20.0}, batches=200, workers=2, cores=4)
+    run = cores(plan.run(), (0.3, 0.65, 0.0), (0.3, 0.65, 0.0))
+    begin, end = float(run.epochs["start_ns"].min()), float(run.epochs["end_ns"].max())
+    ns = end - begin
+    # GIVEN readings around the loop and a pause of the same length, in which another core is used
+    run.machine = pd.DataFrame({"time_ns": [begin - ns, end]}).assign(
+        busy_ns=[0.0, 6 * ns], idle_ns=[0.0, 2 * ns], stolen_ns=0.0
+    )
+    run.program_cpu_ns = 2.0 * ns
+    # a validation's loop, by another number, parts the first loop from the second
+    later = run.epochs.assign(epoch=1, start_ns=begin - ns, end_ns=begin - 0.9 * ns)
+    run.epochs = pd.concat([later, run.epochs], ignore_index=True)
+    use = core_use(scopes(run)[0])
+    assert use.others_share == pytest.approx(0.5)
+    assert "other programs used 50% of its cores" in judged(run).doubt
+    # It is not known where the loops are a small part of what was read.
+    run.machine.loc[0, "time_ns"] = begin - 20 * ns
+    run.machine.loc[1, "idle_ns"] = (4 * 21 - 6) * ns
+    run.program_cpu_ns = 0.0
+    assert np.isnan(core_use(scopes(run)[0]).others_share)
