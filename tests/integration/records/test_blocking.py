@@ -34,9 +34,9 @@ def test_a_sleep_and_a_lock_that_workers_share_are_told_apart(run):
 def test_advice_follows_it(run):
     # Not the first cause: where the workers start slowly, that is first.
     causes = [cause for loader in summarise(run).loaders for cause in loader.verdict.causes]
-    advice = {cause.title.split()[0]: cause.advice for cause in causes if cause.kind == "operation"}
-    assert "overlap" in advice["Sleep"]
-    assert "more workers will not help" in advice["Lock"]
+    advice = {(cause.kind, cause.title.split()[0]): cause.advice for cause in causes}
+    assert "overlap" in advice["operation", "Sleep"]
+    assert "more workers will not help" in advice["shared-lock", "Lock"]
 
 
 def test_the_time_of_a_fetch_adds_up(run):
