@@ -25,7 +25,13 @@ PROGRAMS = Path(__file__).resolve().parent / "programs"
 WARM = warm.interpreter(PYTHON, "torch")
 WARM_VISION = warm.interpreter(PYTHON, "torch", "torchvision")
 # Of `programs/`, what imports torchvision.
-OF_VISION = {"augmented.py", "kept.py", "kept_ranks.py", "pictured.py", "pipelines.py"}
+OF_VISION = {
+    "transforms/augmented.py",
+    "transforms/kept.py",
+    "ranks/kept_ranks.py",
+    "transforms/pictured.py",
+    "transforms/pipelines.py",
+}
 SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"]  # what a program is sent
 
 
@@ -185,7 +191,7 @@ def traced(torch, trace_command) -> Callable[..., Traced]:
 def two_ranks(torch, trace_command) -> Traced:
     """A job of two ranks, traced through its launcher."""
     job = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    return trace_command(*job, PROGRAMS / "ranked.py", env={"OMP_NUM_THREADS": "1"})
+    return trace_command(*job, PROGRAMS / "ranks/ranked.py", env={"OMP_NUM_THREADS": "1"})
 
 
 @pytest.fixture(scope="session")

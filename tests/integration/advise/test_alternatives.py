@@ -64,7 +64,7 @@ def test_batches_are_equal_or_as_near_as_was_allowed(torch, tmp_path, pictures):
             (copy / path.parent.name).mkdir(exist_ok=True)
             (copy / path.parent.name / path.name).write_bytes(path.read_bytes())
         words = [str(copy), *(["traced"] if "trace" in before else [])]
-        command = [*before, *command_of("pictured.py", words)]
+        command = [*before, *command_of("transforms/pictured.py", words)]
         ended.append(Start(command, tmp_path / str(number), "run", {}).end())
     plain, exact, allowed, traced_too, cached_exact, cached_allowed, both_traced = ended
 

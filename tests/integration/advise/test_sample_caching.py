@@ -87,7 +87,7 @@ def start(folder, pictures, words, settings=None):
 
     Its streams and the file `calls` have the folder's name.
     """
-    command = command_of("kept.py", [str(pictures), *words])
+    command = command_of("transforms/kept.py", [str(pictures), *words])
     if settings is not None:
         command = [*LOTUS, "run", "--settings", str(settings), "--", *command]
     calls = folder.with_suffix(".calls")
@@ -162,7 +162,9 @@ def test_ranks_share_a_cache(torch, tmp_path, pictures):
     for path in sorted((pictures / "0").iterdir()):
         (folder / path.name).write_bytes(path.read_bytes())
     settings = settings_file(tmp_path, ["folder"], method)
-    words = command_of("kept_ranks.py", [str(tmp_path / "pictures"), method.partition(":")[2]])
+    words = command_of(
+        "ranks/kept_ranks.py", [str(tmp_path / "pictures"), method.partition(":")[2]]
+    )
     run = [*LOTUS, "run", "-f", "--settings", str(settings), "--", *words]
     ended = Start(run, tmp_path, "job", {}).end()
     text = ended.out.decode() + ended.err.decode()

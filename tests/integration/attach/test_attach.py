@@ -260,7 +260,7 @@ def _loop_of_ranks(pid: int, folder: Path) -> dict[str, Any]:
 
 def test_the_agent_of_a_job_stands_for_all_ranks(tmp_path: Path) -> None:
     job = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    with running(*job, PROGRAMS / "uneven_ranks.py") as agent:
+    with running(*job, PROGRAMS / "ranks/uneven_ranks.py") as agent:
         wait_until(lambda: len(_ranks_with_workers(agent.pid)) == 2, agent)
         loop = _loop_of_ranks(agent.pid, tmp_path)
         agent.terminate()  # its ranks are in sessions of their own: it ends them
@@ -272,7 +272,7 @@ def test_the_agent_of_a_job_stands_for_all_ranks(tmp_path: Path) -> None:
 
 
 def test_a_program_that_spawns_ranks_stands_for_all_of_them(tmp_path: Path) -> None:
-    with running(sys.executable, PROGRAMS / "spawned_ranks.py") as program:
+    with running(sys.executable, PROGRAMS / "ranks/spawned_ranks.py") as program:
         # They have no workers: that both iterate is seen by the threads of their process group.
         wait_until(lambda: sum(_joined(int(each)) for each in children(program.pid)) == 2, program)
         loop = _loop_of_ranks(program.pid, tmp_path)

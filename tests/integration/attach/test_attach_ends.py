@@ -25,7 +25,7 @@ from tests.integration.attach.attaching import (
 from tests.integration.launched import LOTUS
 from tests.waiting import wait_until
 
-HANGING = [sys.executable, PROGRAMS / "hanging.py"]
+HANGING = [sys.executable, PROGRAMS / "waits/hanging.py"]
 LOCK = "Locked.__getitem__ (hanging.py:"
 pytestmark = pytest.mark.skipif(bool(stack_recorder.find()[1]), reason="py-spy is needed")
 

@@ -17,7 +17,7 @@ from tests.integration.attach.attaching import PROGRAMS, attach, children, runni
 from tests.integration.launched import LOTUS
 from tests.waiting import wait_until
 
-PROGRAM = [sys.executable, PROGRAMS / "native_operations.py"]
+PROGRAM = [sys.executable, PROGRAMS / "counted/native_operations.py"]
 needs_py_spy = pytest.mark.skipif(bool(stack_recorder.find()[1]), reason="py-spy is needed")
 needs_perf = pytest.mark.skipif(
     shutil.which("perf") is None or not sampling_event()[0], reason="perf can sample nothing here"

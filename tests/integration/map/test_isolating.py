@@ -41,7 +41,7 @@ def isolated(torch, perf, tmp_path_factory):
         if key not in known:
             folder = tmp_path_factory.mktemp("isolated")
             known[key] = start(
-                folder, [WARM, PROGRAMS / "isolate_pipelines.py", name, workers], options
+                folder, [WARM, PROGRAMS / "transforms/isolate_pipelines.py", name, workers], options
             )
         return known[key]
 
@@ -278,7 +278,7 @@ def test_a_program_without_a_loader(isolated):
 
 def test_several_programs_in_a_row(torch, perf, tmp_path):
     # GIVEN a script that trains twice
-    program = shlex.join([WARM, str(PROGRAMS / "isolate_pipelines.py"), "items", "0"])
+    program = shlex.join([WARM, str(PROGRAMS / "transforms/isolate_pipelines.py"), "items", "0"])
     run = start(tmp_path, ["bash", "-c", f"{program} && {program} && echo both"], {})
     # THEN the first is isolated and the second does not train either
     assert "Squeeze" in set(result(run).operations["operation"])
@@ -307,7 +307,7 @@ def test_a_directory_of_something_else_is_left_alone(perf, tmp_path):
 def test_a_job_of_two_ranks(torch, perf, tmp_path):
     # GIVEN a job whose ranks iterate a loader each
     job = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    ended, _, directory = start(tmp_path, [*job, PROGRAMS / "ranked.py"], {})
+    ended, _, directory = start(tmp_path, [*job, PROGRAMS / "ranks/ranked.py"], {})
     # THEN one of them is isolated, and both end without an error
     assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
     isolation = load(directory)
@@ -323,7 +323,7 @@ def test_a_perf_that_did_not_end_well(torch, perf, tmp_path, monkeypatch):
     fake.write_text(f'#!/bin/sh\nexec {shutil.which("perf")} "$@" 2>/dev/null\n')
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{fake.parent}{os.pathsep}{os.environ['PATH']}")
-    run = start(tmp_path, [WARM, PROGRAMS / "isolate_pipelines.py", "plain", 0], {})
+    run = start(tmp_path, [WARM, PROGRAMS / "transforms/isolate_pipelines.py", "plain", 0], {})
     # THEN what it wrote is there, and a note says that there may be more
     assert set(result(run).operations["operation"]) == {"Loader", "collate"}
     notes = (tmp_path / "notes").read_text()
@@ -337,7 +337,9 @@ def test_a_perf_that_may_not_sample(torch, tmp_path, monkeypatch):
     fake.write_text("#!/bin/sh\necho 'perf_event_paranoid setting is 4' >&2\nexit 255\n")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{fake.parent}{os.pathsep}{os.environ['PATH']}")
-    ended, written, _ = start(tmp_path, [WARM, PROGRAMS / "isolate_pipelines.py", "items", 0], {})
+    ended, written, _ = start(
+        tmp_path, [WARM, PROGRAMS / "transforms/isolate_pipelines.py", "items", 0], {}
+    )
     # THEN it is said how to allow it, and the program was ended and did not train
     assert ended.returncode == 1
     assert "LotusError: perf cannot sample the program: perf may not" in ended.stderr

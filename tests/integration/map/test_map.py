@@ -77,7 +77,7 @@ def recorded(pair, torch, perf):
     perf's rate where its interrupts take long.
     """
     for size in (SIZE, str(8 * int(SIZE))):
-        plain, run = pair("counted_work.py", "1", size, options=(*COUNTED, *perf))
+        plain, run = pair("counted/counted_work.py", "1", size, options=(*COUNTED, *perf))
         assert (plain.code, plain.err) == (0, b"")
         assert (run.code, run.out, run.err) == (0, plain.out, b"")
         assert run.run.manifest["recorders"]["perf"]["problem"] is None
@@ -93,7 +93,7 @@ def _samples_of(table, operation):
 @pytest.fixture(scope="session")
 def uncounted(traced, torch):
     """A run of the same program with nothing but its times."""
-    return traced("counted_work.py", "0", "8").path
+    return traced("counted/counted_work.py", "0", "8").path
 
 
 @pytest.fixture
@@ -200,7 +200,9 @@ def test_validate_holds_samples_against_counts(recorded, counting, perf, pair):
             break
         # A second in which a virtual machine stands still is counted, and has no samples.
         options = (*COUNTED, *perf)
-        path = pair("counted_work.py", "1", SIZE, env={"TURN": str(turn)}, options=options)[1].path
+        path = pair("counted/counted_work.py", "1", SIZE, env={"TURN": str(turn)}, options=options)[
+            1
+        ].path
     for row in rows.values():
         assert row["exact"] > 0
         assert row["low"] <= row["joined"] <= row["high"]
@@ -314,7 +316,7 @@ def test_a_recording_on_another_clock_of_the_run_itself(torch, trace_command, pe
     machine was too busy to start them soon."""
     file = tmp_path / "clock.data"
     words = ["perf", "record", "-qN", "-e", "cpu-clock:u", "-o", file, "--"]
-    program = [PYTHON, PROGRAMS / "counted_work.py", "1", "48"]
+    program = [PYTHON, PROGRAMS / "counted/counted_work.py", "1", "48"]
     ended = trace_command(*words, *program)
     assert ended.code == 0, ended.err
     mapped = lotus_map(ended.path, "--perf-data", file, "--json")
@@ -335,7 +337,7 @@ def test_a_recording_on_another_clock_of_the_run_itself(torch, trace_command, pe
 @pytest.fixture(scope="session")
 def mapping(torch, perf, tmp_path_factory):
     path = tmp_path_factory.mktemp("mapping") / "mapping.json"
-    program = [PYTHON, PROGRAMS / "counted_work.py", "0", "32"]
+    program = [PYTHON, PROGRAMS / "counted/counted_work.py", "0", "32"]
     built = process(
         "build", "--runs", 3, "--budget", 1.5, "--samples", 4, "-o", path, "--", *program
     )
@@ -434,7 +436,7 @@ def test_python_functions_by_py_spy(torch, pair):
     if shutil.which("py-spy", path=str(Path(LOTUS[0]).parent)) is None:
         pytest.skip("py-spy is not installed")
     for size in ("160", "640"):  # more where py-spy was so late that an operation may have none
-        plain, got = pair("counted_work.py", "1", size, options=("--py-spy",))
+        plain, got = pair("counted/counted_work.py", "1", size, options=("--py-spy",))
         assert (got.code, got.out) == (0, plain.out)
         recorder = got.run.manifest["recorders"]["py_spy"]
         if recorder["problem"]:
@@ -451,7 +453,7 @@ def test_python_functions_by_py_spy(torch, pair):
     for name in WORK:
         mine = ops[ops["operation"] == name]
         assert len(mine)
-        assert str(PROGRAMS / "counted_work.py") in set(mine["file"])
+        assert str(PROGRAMS / "counted/counted_work.py") in set(mine["file"])
     bz2 = ops[ops["file"].str.endswith("/bz2.py")]
     assert set(bz2["operation"]) <= {"Squeeze"}
     assert (table["self_ns"] <= table["total_ns"]).all()

@@ -9,7 +9,7 @@ import pytest
 from lotus.settings import share_plan as plans
 from tests.integration.conftest import LOTUS, PYTHON, ROOT, Ended, Start, command_of
 
-SCRIPT = "balance_ranks.py"
+SCRIPT = "ranks/balance_ranks.py"
 EXACT = 1e-12  # for float64; the aim of 1e-5 is held to float32
 TRAINED = {  # how many samples each rank takes in its first, and in its last step
     "outside": ((11, 5), (8, 3)),
@@ -172,7 +172,7 @@ def test_what_is_assumed_and_what_differs_is_said_once(job):
     # AND nothing else where there is nothing else to say
     assert job.case("equal")[0]["said"] == [
         "each step's 16 samples of the loader of Points (203 samples, DistributedSampler) at "
-        f"{SCRIPT}:{line_of('loader = DataLoader(points, size, sampler=sampler')} go to the "
+        f"balance_ranks.py:{line_of('loader = DataLoader(points, size, sampler=sampler')} go to the "
         "ranks as 8, 8; a rank's loss is taken for a mean over its samples"
     ]
 

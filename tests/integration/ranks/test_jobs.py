@@ -20,7 +20,7 @@ def truth_of(truth: Path, rank: int, path: str = ""):
 
 @pytest.fixture(scope="module")
 def job(traced):
-    got = traced("synchronised.py")
+    got = traced("ranks/synchronised.py")
     assert (got.code, got.out) == (0, b""), got.err
     return got
 
@@ -107,7 +107,7 @@ def two_hosts(torch, tmp_path_factory):
             "-o",
             str(folder / name),
             "--",
-            *command_of("two_hosts.py", [], PYTHON),
+            *command_of("ranks/two_hosts.py", [], PYTHON),
         ]
         if rank:
             words = [*inside, "sh", "-c", 'hostname second; exec "$@"', "sh", *words]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.integration.conftest import LOTUS, Ended, Start, command_of
 
-SCRIPT = "mode_ranks.py"
+SCRIPT = "ranks/mode_ranks.py"
 RATE = 0.05  # of the program
 BATCHES = 26  # of 8 of its 203 samples
 REFUSED = {
@@ -257,7 +257,7 @@ def test_a_rank_that_ends_before_its_epoch_does(torch, tmp_path, how, codes):
     # GIVEN a rank that leaves its loop and ends, or is ended by an exception, WHEN the other one
     # has batches left, or waits for it at the end of its epoch
     mode = ["--mode", "async", "--staleness", "99"]
-    words = [*LOTUS, "run", *mode, "--", *command_of("mode_ends.py", [how])]
+    words = [*LOTUS, "run", *mode, "--", *command_of("ranks/mode_ends.py", [how])]
     ended = Start(words, tmp_path, "job", {}).end()
     # THEN that one goes on alone, or fails too, as it would as the program is written
     assert (ended.code, ended.out) == (0, codes), ended.err.decode()[-3000:]

@@ -7,7 +7,7 @@ import pytest
 from lotus.settings import share_plan as plans
 from tests.integration.conftest import LOTUS, Start, command_of
 
-SCRIPT = "rebalance_ranks.py"
+SCRIPT = "ranks/rebalance_ranks.py"
 WHOLE = 16
 CHANGE = ["plain", "dropped", "workers", "persistent", "again", "ahead", "accumulated"]
 CHANGE += ["broken_off", "norm"]

@@ -15,7 +15,7 @@ def run(tmp_path, what):
     plans.write(tmp_path / "balance.json", plans.SharePlan((6, 2), "lotus"))
     # The program puts on what its case says.
     options = WORDS.get(what, WORDS["mode"])
-    words = [*LOTUS, "run", *options, "--", *command_of("store_stops.py", [what])]
+    words = [*LOTUS, "run", *options, "--", *command_of("ranks/store_stops.py", [what])]
     ended = Start(words, tmp_path, "job", {}).end()
     assert ended.code == 0, ended.err.decode()[-3000:]
     ranks = [json.loads((tmp_path / f"job.truth.{rank}").read_text()) for rank in (0, 1)]

@@ -13,7 +13,7 @@ NAMES = ("Sleep", "Lock")
 @pytest.fixture(scope="module")
 def run(torch, trace_command):
     # In a process of its own: one that was forked elsewhere is no descendant of the launcher.
-    got = trace_command(PYTHON, PROGRAMS / "blocked.py")
+    got = trace_command(PYTHON, PROGRAMS / "waits/blocked.py")
     assert (got.code, got.out, got.err) == (0, b"", b"")
     if not len(got.run.blocking):
         pytest.skip("; ".join(got.run.notes) or "the kernel does not tell")
@@ -52,7 +52,7 @@ def test_the_time_of_a_fetch_adds_up(run):
 def test_where_workers_wait_is_named(torch, trace_command, tmp_path):
     # GIVEN a worker that reads a FIFO, and one that asks a server, both of which are late
     fifo = tmp_path / "fifo"
-    got = trace_command(PYTHON, PROGRAMS / "blocked_at.py", fifo)
+    got = trace_command(PYTHON, PROGRAMS / "waits/blocked_at.py", fifo)
     assert (got.code, got.err) == (0, b"")
     if not len(got.run.blocking):
         pytest.skip("; ".join(got.run.notes) or "the kernel does not tell")
@@ -71,7 +71,7 @@ def test_where_workers_wait_is_named(torch, trace_command, tmp_path):
 
 
 def test_the_state_page_tells_a_step_from_the_time_between_loops(torch, trace_command):
-    got = trace_command(PYTHON, PROGRAMS / "phases.py", "R")
+    got = trace_command(PYTHON, PROGRAMS / "waits/phases.py", "R")
     phases = {"step": state_page.STEP, "between": state_page.BETWEEN}
     lines = [line.split() for line in got.out.decode().splitlines()]
     assert [int(phase) for _, phase in lines] == [phases[where] for where, _ in lines]

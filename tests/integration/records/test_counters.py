@@ -54,7 +54,7 @@ def test_batches_random_state_files_and_threads(pair, torch, shape):
 
 
 def test_every_kind_of_pipeline(pair, torch, counted):
-    plain, traced = pair("pipelines.py", "1", options=COUNTERS)
+    plain, traced = pair("transforms/pipelines.py", "1", options=COUNTERS)
     assert (traced.code, traced.out, traced.err) == (0, plain.out, b"")
     counters = traced.run.counters
     # Each operation that is in the table of times is counted, and with it the one around it.
@@ -100,7 +100,9 @@ WAYS = [("0", "single"), ("2", "fork"), ("1", "spawn"), ("1", "forkserver"), ("2
 @pytest.fixture(scope="module")
 def every_way(pair, torch, counted):
     """programs/counted.py with a loader for each of WAYS."""
-    plain, traced = pair("counted.py", *(word for way in WAYS for word in way), options=COUNTERS)
+    plain, traced = pair(
+        "counted/counted.py", *(word for way in WAYS for word in way), options=COUNTERS
+    )
     assert plain.code == traced.code == 0
     assert traced.out == plain.out
     for ended in (plain, traced):
@@ -229,7 +231,7 @@ def test_below_the_level_of_operations(pair, torch, counted, level):
 
 def test_both_levels_of_cpu_time_agree(traced, torch, counted):
     need(counted, "task_clock")
-    got = traced("counted.py", "0", "single", options=(*COUNTERS, "--level", "op+cpu"))
+    got = traced("counted/counted.py", "0", "single", options=(*COUNTERS, "--level", "op+cpu"))
     assert (got.code, got.err) == (0, b"")
     run = got.run
     rows = run.counters[run.counters["kind"] == "operation"]
@@ -240,7 +242,7 @@ def test_both_levels_of_cpu_time_agree(traced, torch, counted):
 
 
 def test_spans(traced, torch, counted):
-    got = traced("labels.py", str(ROOT), options=COUNTERS)
+    got = traced("transforms/labels.py", str(ROOT), options=COUNTERS)
     assert (got.code, got.out, got.err) == (0, b"272.0\n", b"")
     counters = got.run.counters
     ops = counters[counters["kind"] == "operation"]
@@ -264,7 +266,7 @@ def test_the_report_and_map_show_them(every_way, counted):
 def test_a_region_over_several_batches_is_not_counted(traced, torch, counted):
     """It is begun in one fetch and ended in the next: no two readings of one fetch are of it."""
     need(counted, "task_clock")
-    got = traced("counted_span.py", str(ROOT), options=COUNTERS)
+    got = traced("counted/counted_span.py", str(ROOT), options=COUNTERS)
     assert (got.code, got.err) == (0, b"")
     counters = got.run.counters
     ops = counters[counters["kind"] == "operation"]

@@ -72,7 +72,7 @@ def counted(ops):
 @pytest.mark.parametrize("workers", ["0", "1"])
 def test_every_kind_of_pipeline(pair, torch, workers):
     # GIVEN a program with one loader for each kind of pipeline
-    plain, traced = pair("pipelines.py", workers)
+    plain, traced = pair("transforms/pipelines.py", workers)
     # THEN it prints the same, also where it looks at its own transforms
     assert (plain.code, plain.err) == (0, b"")
     assert (traced.code, traced.out, traced.err) == (0, plain.out, b"")
@@ -84,7 +84,7 @@ def test_every_kind_of_pipeline(pair, torch, workers):
 
 
 def test_nested_operations_lie_inside_their_parents(pair, torch):
-    ops = pair("pipelines.py", "1")[1].run.ops
+    ops = pair("transforms/pipelines.py", "1")[1].run.ops
     inner = ops[ops["parent"] != ""]
     assert inner["nested"].all()
     assert not ops[ops["parent"] == ""]["nested"].any()
@@ -100,7 +100,7 @@ def test_nested_operations_lie_inside_their_parents(pair, torch):
 
 
 def test_books_close(pair, torch):
-    samples = pair("pipelines.py", "1")[1].run.samples
+    samples = pair("transforms/pipelines.py", "1")[1].run.samples
     assert (samples["self_ns"] >= 0).all()
     assert (samples["ops_ns"] + samples["self_ns"] == samples["duration_ns"]).all()
 
@@ -108,7 +108,7 @@ def test_books_close(pair, torch):
 @pytest.mark.parametrize("workers", ["0", "1"])
 def test_what_augmentations_apply_by_name_is_inside_them(pair, torch, workers):
     # GIVEN a program that uses torchvision's, and compiles one of them
-    plain, traced = pair("augmented.py", workers)
+    plain, traced = pair("transforms/augmented.py", workers)
     assert (plain.code, plain.err) == (0, b"")
     assert (traced.code, traced.out, traced.err) == (0, plain.out, b"")
     # THEN each of those applied is an operation with a name, in the transform that applied it
@@ -132,7 +132,7 @@ def test_what_augmentations_apply_by_name_is_inside_them(pair, torch, workers):
 
 
 def test_paths_of_slow_samples(pair, torch):
-    paths = pair("pipelines.py", "1")[1].run.paths
+    paths = pair("transforms/pipelines.py", "1")[1].run.paths
     assert sorted(path.rsplit("/", 1)[1] for path in paths["path"]) == [
         "0.png", "1.png", "2.png", "3.png",
     ]  # fmt: skip
@@ -146,7 +146,7 @@ def test_functions_and_methods_by_name(traced, torch):
         "__main__:Reader.make", "posixpath:basename", "math:nothing", "__main__:Reader",
     ]  # fmt: skip
     options = tuple(word for name in names for word in ("--op", name))
-    got = traced("labels.py", options=options)
+    got = traced("transforms/labels.py", options=options)
     # THEN each call is an operation, in its nesting, and what cannot be wrapped is said
     assert (got.code, got.out, got.err) == (0, b"240.0\n", b"")
     ops = got.run.ops[got.run.ops["position"] >= 0]
@@ -161,7 +161,7 @@ def test_functions_and_methods_by_name(traced, torch):
 
 def test_spans(traced, torch):
     # GIVEN a program that labels regions, in the worker and in the main process
-    got = traced("labels.py", str(ROOT))
+    got = traced("transforms/labels.py", str(ROOT))
     assert (got.code, got.out, got.err) == (0, b"272.0\n", b"")
     ops = got.run.ops
     inside = ops[ops["position"] >= 0]
@@ -173,7 +173,7 @@ def test_spans(traced, torch):
 
 
 def test_spans_outside_a_trace_do_nothing(pair, torch):
-    plain, traced = pair("labels.py", str(ROOT))
+    plain, traced = pair("transforms/labels.py", str(ROOT))
     assert (plain.code, plain.out, plain.err) == (0, traced.out, b"")
 
 

@@ -29,7 +29,7 @@ def features(torch):
 
 @pytest.fixture(scope="module")
 def both(pair, torch):
-    plain, traced = pair("paired.py", "fork", *features(torch))
+    plain, traced = pair("paired/paired.py", "fork", *features(torch))
     assert plain.code == 0, plain.err.decode()
     assert traced.code == 0, traced.err.decode()
     return plain, traced
@@ -87,7 +87,7 @@ def test_warnings_and_failures_were_seen(both):
 
 def test_workers_that_are_started_anew(both, traced):
     """Traced, with workers that import everything again, as untraced with forked ones."""
-    again = traced("paired.py", "spawn", *STARTED)
+    again = traced("paired/paired.py", "spawn", *STARTED)
     assert (again.code, again.out) == (0, b"")
     assert again.err == b"== starting\n"
     document = json.loads(again.truth.read_text())

@@ -7,7 +7,7 @@ MS = 1_000_000
 
 
 def test_its_time_is_measured_where_it_draws(pair):
-    plain, traced = pair("slow_sampler.py")
+    plain, traced = pair("waits/slow_sampler.py")
     # THEN the batches are the same, and so is the traceback of an error in the sampler
     assert (traced.code, traced.out, traced.err) == (1, plain.out, plain.err)
     assert b"no more indices" in plain.err

@@ -275,7 +275,7 @@ def test_an_epoch_goes_on_with_another_setting(torch, tmp_path):
         "LOTUS_SETTINGS": '{"loaders": []}',
         "PYTHONPATH": str(ROOT / "lotus" / "inside" / "sitecustomize"),
     }
-    ended = Start(command_of("tune_changes.py", shapes), tmp_path, "changes", env).end()
+    ended = Start(command_of("tune/tune_changes.py", shapes), tmp_path, "changes", env).end()
     assert ended.code == 0, ended.err.decode()
     rows = [json.loads(line) for line in ended.out.splitlines()]
     assert {row["shape"] for row in rows} == set(shapes)

@@ -7,7 +7,7 @@ import pytest
 from lotus.settings import tuned_file
 from tests.integration.conftest import LOTUS, PROGRAMS, ROOT, Start, command_of
 
-SCRIPT = "tune_files.py"
+SCRIPT = "tune/tune_files.py"
 SHARED = [("lazy", 0), ("init", 1), ("held", 0)]  # how it reads, workers
 ALONE = [("lazy", 1), ("log", 0), ("stream", 0)]
 

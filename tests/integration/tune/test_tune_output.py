@@ -21,7 +21,13 @@ def test_a_result_that_cannot_be_written_is_shown_and_kept_elsewhere(torch, tmp_
         (folder / "gone").mkdir(parents=True)
         (folder / "tmp").mkdir()
         env = {"TMPDIR": str(folder / "tmp")}
-        script = ["sh", "-c", 'rmdir gone; exec "$@"', "-", *command_of("tune_train.py", TRAIN)]
+        script = [
+            "sh",
+            "-c",
+            'rmdir gone; exec "$@"',
+            "-",
+            *command_of("tune/tune_train.py", TRAIN),
+        ]
         words = ["--budget", "3s", "-o", "gone/tuned.json", *more, "--", *script]
         started.append((name, tuned(folder, *words, env=env)))
     ended = {name: start.end() for name, start in started}

@@ -10,9 +10,10 @@ from contextlib import suppress
 
 from tests.integration.conftest import PROGRAMS, ROOT, WARM, Start, command_of
 
-SCRIPT = "tune_train.py"
+SCRIPT = "tune/tune_train.py"
 SOURCE = (PROGRAMS / SCRIPT).read_text().splitlines()
-TRAIN = f"{SCRIPT}:{next(n for n, text in enumerate(SOURCE, 1) if 'train = DataLoader' in text)}"
+LINE = next(number for number, text in enumerate(SOURCE, 1) if "train = DataLoader" in text)
+TRAIN = f"tune_train.py:{LINE}"
 # What it learns goes to TRUTH.
 DRIVER = f"""
 import json, os, signal, sys, time
