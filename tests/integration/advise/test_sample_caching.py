@@ -55,7 +55,7 @@ def pictures(tmp_path_factory):
 
 
 class Ran:
-    """What a run of programs/kept.py printed, by word, and what its data sets made."""
+    """What a run of programs/transforms/kept.py printed, by word, and what its data sets made."""
 
     def __init__(self, ended, calls):
         assert ended.code == 0, ended.err.decode()
@@ -83,7 +83,7 @@ def settings_file(folder, names, method, **changes):
 
 
 def start(folder, pictures, words, settings=None):
-    """Run programs/kept.py in the folder above: a cache's key has the working directory.
+    """Run programs/transforms/kept.py in the folder above: a cache's key has the working directory.
 
     Its streams and the file `calls` have the folder's name.
     """

@@ -170,10 +170,11 @@ def test_what_is_assumed_and_what_differs_is_said_once(job):
     assert len(norms) == 1
     assert "SyncBatchNorm" in norms[0]
     # AND nothing else where there is nothing else to say
+    line = line_of("loader = DataLoader(points, size, sampler=sampler")
     assert job.case("equal")[0]["said"] == [
         "each step's 16 samples of the loader of Points (203 samples, DistributedSampler) at "
-        f"balance_ranks.py:{line_of('loader = DataLoader(points, size, sampler=sampler')} go to the "
-        "ranks as 8, 8; a rank's loss is taken for a mean over its samples"
+        f"balance_ranks.py:{line} go to the ranks as 8, 8; a rank's loss is taken for a mean over "
+        "its samples"
     ]
 
 

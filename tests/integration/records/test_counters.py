@@ -99,7 +99,7 @@ WAYS = [("0", "single"), ("2", "fork"), ("1", "spawn"), ("1", "forkserver"), ("2
 
 @pytest.fixture(scope="module")
 def every_way(pair, torch, counted):
-    """programs/counted.py with a loader for each of WAYS."""
+    """programs/counted/counted.py with a loader for each of WAYS."""
     plain, traced = pair(
         "counted/counted.py", *(word for way in WAYS for word in way), options=COUNTERS
     )
@@ -112,7 +112,7 @@ def every_way(pair, torch, counted):
 
 @pytest.fixture(params=range(len(WAYS)), ids=lambda number: "-".join(WAYS[number]))
 def known(request, every_way):
-    """(truth, run.counters with `sample`, run) of a loader of programs/counted.py."""
+    """(truth, run.counters with `sample`, run) of a loader of programs/counted/counted.py."""
     columns = ["loader", "epoch", "pid", "sample", "operation"]
     columns += ["cpu_ns", "faults", "switches", "helped"]
     truth = pd.DataFrame(json.loads(every_way.truth.read_text()), columns=columns)

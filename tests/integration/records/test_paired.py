@@ -1,7 +1,8 @@
 """Each feature of torch's DataLoader gives with lotus what it gives without: torch is the contract.
 
-programs/paired.py uses them one after the other and writes down every batch bit for bit, warnings,
-exceptions with where they were raised, exit codes of workers, and the random state afterwards.
+programs/paired/paired.py uses them one after the other and writes down every batch bit for bit,
+warnings, exceptions with where they were raised, exit codes of workers, and the random state
+afterwards.
 `test_parity.py` has the shapes of loops, `test_failures.py` what a failing program prints.
 """
 
