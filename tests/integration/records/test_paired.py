@@ -58,7 +58,7 @@ def test_a_feature_gives_the_same(both, torch, feature):
 def test_every_argument_of_a_loader_is_used(torch):
     """One that a later torch has needs a feature of its own here."""
     data = pytest.importorskip("torch.utils.data")
-    text = "".join(path.read_text() for path in PROGRAMS.glob("paired_*.py"))
+    text = "".join(path.read_text() for path in PROGRAMS.glob("paired/paired_*.py"))
     names = [*inspect.signature(data.DataLoader).parameters][1:]  # the data set is the first
     assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
 
