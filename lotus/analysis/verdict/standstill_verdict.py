@@ -97,9 +97,9 @@ def _advice(still: LoopStandstill) -> str:
         return (
             "Find who holds the lock: its holder may wait for another one, may have ended, or held "
             "it when the workers were forked (multiprocessing_context='spawn' forks none). If it "
-            "hangs again: lotus top --stacks, in another terminal, while it does."
+            "hangs again, run in another terminal: lotus top --stacks"
         )
     return (
-        "Find what it waits for there, and give it a time limit. If it hangs again: lotus top "
-        "--stacks, in another terminal, while it does."
+        "Find what it waits for there, and give it a time limit. If it hangs again, run in another "
+        "terminal: lotus top --stacks"
     )

@@ -10,5 +10,7 @@ STANDING = CauseRow(
         "still_ns": "Time until the program was ended in which nothing moved, nanoseconds.",
         "standing_workers": "Workers that stood; 0: it was the main process.",
     },
-    advice=always("Find what it waits for: lotus top --stacks, in another terminal, shows it."),
+    advice=always(
+        "Find what it waits for. While it hangs, run in another terminal: lotus top --stacks"
+    ),
 )
