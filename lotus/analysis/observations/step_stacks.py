@@ -29,7 +29,8 @@ def in_phases(scope: Scope, long: LongSteps | None) -> pd.DataFrame:
     time, pid = float_column(times, "time_ns"), int_column(times, "pid")
     mine = loops[int_column(loops, "loader") == scope.loader]
     around, own = _innermost(loops, time, pid), _innermost(mine, time, pid)
-    is_own = (around >= 0) & (int_column(loops, "loader")[around] == scope.loader)
+    loaders = np.append(int_column(loops, "loader"), -1)  # of the row -1, in no loop
+    is_own = (around >= 0) & (loaders[around] == scope.loader)
     is_long = np.zeros(len(time), np.bool_)
     if long is not None:
         row = last_before(long.begin_ns, long.pid, time, pid)
@@ -53,7 +54,7 @@ def stacks_in_pauses(run: RunLike) -> pd.DataFrame:
 def _of_steps(own_code: pd.DataFrame, stack_times: pd.DataFrame) -> pd.DataFrame:
     """Return the times of stacks that may be of a step or a pause."""
     if not len(own_code) or not len(stack_times):
-        return stack_times
+        return stack_times.iloc[:0]
     stacks = own_code.loc[own_code["part"].isin([IN_STEP, IN_PAUSE]), "stack"]
     return stack_times[np.isin(int_column(stack_times, "stack"), stacks.unique())]
 

@@ -111,3 +111,17 @@ def test_the_verdict_names_the_lines_of_each(run: SimpleNamespace) -> None:
     assert causes["consumer"].title.endswith("most of it at train (train.py:10)")
     assert causes["long-steps"].title.endswith("most of it at save (train.py:11)")
     assert "at save (train.py:11)" in causes["long-steps"].advice
+
+
+def test_times_of_stacks_of_which_none_is_kept_change_nothing(run: SimpleNamespace) -> None:
+    run.own_code = run.own_code.iloc[:0]
+    assert not len(in_phases(scopes(run)[0], None))
+    assert not len(stacks_in_pauses(run))
+    assert summarise(run).verdict is not None
+
+
+def test_without_a_loop_all_stacks_are_of_pauses(run: SimpleNamespace) -> None:
+    run.epochs, run.waits = run.epochs.iloc[:0], run.waits.iloc[:0]
+    parts = in_phases(scopes(run)[0], None)["part"]
+    assert "step" not in set(parts)
+    assert set(stacks_in_pauses(run)["part"]) == {"pause", "beside"}
