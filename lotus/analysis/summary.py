@@ -36,6 +36,7 @@ from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.advice.advice import PROGRAM
 from lotus.analysis.verdict.advice.circumstances import circumstances_of
 from lotus.analysis.verdict.causes.cause_row import STEP
+from lotus.analysis.verdict.rank_cause import with_awaited_rank, with_straggler
 from lotus.analysis.verdict.run_time import RunTime, run_time
 from lotus.analysis.verdict.standstill_verdict import with_standstill
 from lotus.analysis.verdict.time_outside import with_outside
@@ -125,7 +126,7 @@ class Summary:
         stands = with_standstill(judged, self.still, self.loaders[0].times["loop_ns"])
         if stands.kind == STANDSTILL:
             return stands
-        judged = stands
+        judged = with_straggler(stands, self.ranks)
         program, lines = f"-- {self.program}", self.hot_in_pauses
         waits = len(self.open_waits) > 0
         return with_outside(judged, self.time, program, lines, self.no_stacks, waits)
@@ -269,6 +270,7 @@ def _loader(run: RunLike, scope: Scope, threshold_ns: float, slowest: int) -> Lo
     verdict = judge(judged_account, circumstances)
     if last is not None:
         verdict = replace(verdict, flaws=(last.sentence(), *verdict.flaws))
+        verdict = with_awaited_rank(verdict, last)
     return LoaderSummary(
         scope=scope,
         verdict=verdict,

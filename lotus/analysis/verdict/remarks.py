@@ -17,7 +17,6 @@ from lotus.common.text.formatting import plural, size
 # Causes that say themselves how many cores there are.
 _TELL_CORES = {AFFINITY.kind, STEP_THREADS.kind, WORKER_THREADS.kind}
 _MUCH_KEPT = 0.25  # cores: processes beside the workers take as much from them
-_NEAR = 0.8  # of a limit
 _STALLED = 0.05  # of the loop in which some thread waited for memory
 
 
@@ -46,7 +45,6 @@ def flaws(circumstances: Circumstances, loop_ns: float, causes: Sequence[str]) -
     if circumstances.times_read > 1:
         yield f"Each sample comes {how_often(circumstances.times_read, circumstances.workers)}."
     yield from _views(circumstances, causes)
-    yield from _near_limits(circumstances.resources)
     yield from _short_memory(circumstances.resources, loop_ns, causes)
     yield from _few_cores(circumstances, causes)
 
@@ -85,20 +83,6 @@ def _few_cores(circumstances: Circumstances, causes: Sequence[str]) -> Iterator[
             f"The program may use only {circumstances.few_cores:.3g} of the machine's "
             f"{plural(circumstances.machine_cores, 'core')} (os.sched_setaffinity, taskset, or the "
             "CPU limit of a container or job), and waits for these."
-        )
-
-
-def _near_limits(used: Resources) -> Iterator[str]:
-    if used.descriptor_limit >= used.descriptors >= _NEAR * used.descriptor_limit:
-        yield (
-            f"A process had {used.descriptors:,.0f} file descriptors open, of at most "
-            f"{used.descriptor_limit:,.0f}: raise the limit (ulimit -n), or send tensors with "
-            "torch.multiprocessing.set_sharing_strategy('file_system')."
-        )
-    if used.shm_share >= _NEAR:
-        yield (
-            f"/dev/shm, through which batches are sent, was {used.shm_share:.0%} full: enlarge "
-            "it (docker run --shm-size), or prefetch fewer batches."
         )
 
 

@@ -11,6 +11,7 @@ from lotus.analysis.verdict.causes.cause_row import CauseRow
 from lotus.analysis.verdict.causes.costly_batches import SLOW_BATCHES
 from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER, STEP_HELD
+from lotus.analysis.verdict.causes.limits import LIMITS
 from lotus.analysis.verdict.causes.loader_state import SNAPSHOTS
 from lotus.analysis.verdict.causes.memory import MEMORY
 from lotus.analysis.verdict.causes.outliers import SLOW_SAMPLES, SLOW_WORKER, STALLS
@@ -18,6 +19,7 @@ from lotus.analysis.verdict.causes.outside import OUTSIDE
 from lotus.analysis.verdict.causes.prefetch import PREFETCH, PREFETCH_OF_REST
 from lotus.analysis.verdict.causes.randomness import SAME_RANDOM
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED, UNEVEN
+from lotus.analysis.verdict.causes.slow_rank import SLOW_RANK
 from lotus.analysis.verdict.causes.standing import STANDING
 from lotus.analysis.verdict.causes.step_delay import KEPT_PROCESSES, STEP_DELAY
 from lotus.analysis.verdict.causes.storage import COLD_FILES, SWAPPED_OUT
@@ -67,7 +69,9 @@ CAUSES: tuple[CauseRow, ...] = (
     COLLATE,
     FETCH,
     MEMORY,
+    LIMITS,
     SAME_RANDOM,
+    SLOW_RANK,
     REST,
 )
 BY_KIND = {row.kind: row for row in CAUSES}

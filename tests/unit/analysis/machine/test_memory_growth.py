@@ -112,6 +112,9 @@ def test_what_nears_a_limit_is_a_flaw() -> None:
     run.memory = pd.DataFrame({"pid": [pid], "worker": 0, "time_ns": 1, "descriptor_limit": 1024})
     (descriptors,) = judged(run).flaws
     assert "900 file descriptors open, of at most 1,024" in descriptors
+    (limit,) = (cause for cause in judged(run).causes if cause.kind == "limits")
+    assert limit.is_silent
+    assert limit.advice.startswith("Raise the limit (ulimit -n)")
     run.resources["descriptors"] = 1500  # it has raised its limit since
     assert judged(run).flaws == ()
     run.resources["shm"] = 60 * MIB

@@ -49,6 +49,11 @@ def test_the_rank_that_waits_for_data_is_judged() -> None:
     assert first.title == "Slow"
     assert first.share > 0.9
     assert loader.verdict.flaws[0].startswith("All this is about rank 1, which waits for data 9")
+    # AND the rank is among the causes, with no time of its own
+    last_cause = loader.verdict.causes[-1]
+    assert (last_cause.kind, last_cause.is_silent) == ("slow-rank", True)
+    assert last_cause.title == "rank 1, for which the others most likely wait"
+    assert "is blocked for 95% of its step" in last_cause.reason
     # AND what the job would do with data always ready is what this rank's steps allow
     assert loader.times["step_limit_samples_per_s"] == pytest.approx(2 * 4 / 0.5e-3, rel=0.01)
     assert summary.time is not None
