@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any
 
 from lotus.common.text import redaction
+from lotus.recording.looks.look_counts import IN_NEXT
 
 LEAST_NS = 5_000_000_000  # at one point: less is no standstill
 _MOST_ROWS = 256
@@ -49,11 +50,14 @@ class Standing:
                 del self._stands[process]
 
     def longest(self, running: set[int]) -> tuple[int, int] | None:
-        """Return the process of `running` that has stood for longest; None: none for long."""
+        """Return the process of `running` that has stood for longest; None: none for long.
+
+        One that awaits a batch waits for the others, and is none of them.
+        """
         long = [
             (stand.since_ns, process)
             for process, stand in self._stands.items()
-            if stand.is_long and process[0] in running
+            if stand.is_long and stand.operation != IN_NEXT and process[0] in running
         ]
         return min(long)[1] if long else None
 

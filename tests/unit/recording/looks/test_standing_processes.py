@@ -3,6 +3,7 @@
 import pytest
 
 from lotus.recording.looks import standing_processes
+from lotus.recording.looks.look_counts import IN_NEXT, IN_OWN_CODE
 from lotus.recording.looks.standing_processes import LEAST_NS, Standing
 
 BEGIN = 1_000
@@ -31,6 +32,19 @@ def test_a_process_that_stays_at_one_point_is_kept_with_its_most_frequent_state(
             "place": "/lock", "since_ns": BEGIN, "seen_ns": BEGIN + 2 * LEAST_NS,
         }
     ]  # fmt: skip
+
+
+def test_one_that_awaits_a_batch_is_not_what_others_wait_for(now: list[int]) -> None:
+    stands = Standing()
+    stands.look((6, -1), (IN_NEXT, BEGIN), "events", "")
+    now.append(BEGIN + LEAST_NS // 2)
+    stands.look((7, 0), (IN_OWN_CODE, BEGIN + LEAST_NS // 2), "lock", "")
+    now.append(BEGIN + 2 * LEAST_NS)
+    stands.look((6, -1), (IN_NEXT, BEGIN), "events", "")
+    assert stands.longest({6, 7}) is None
+    stands.look((7, 0), (IN_OWN_CODE, BEGIN + LEAST_NS // 2), "lock", "")
+    assert stands.longest({6, 7}) == (7, 0)
+    assert [row["pid"] for row in stands.rows()] == [6, 7]
 
 
 def test_one_that_goes_on_is_not(now: list[int]) -> None:
