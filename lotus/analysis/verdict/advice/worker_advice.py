@@ -13,6 +13,9 @@ HEADROOM = 1.1  # over the workers that keep up on average
 # What more workers than this do to start-up, storage and network has not been tried.
 _MOST_FOR_WAITING, _MOST_A_CORE = 16, 4
 _LEAST_GAIN = 1.05  # times as fast: less is no reason to start processes
+# Workers that lose no more than the first may gain the second, or more, where it is not known how
+# much of what the loop's helper threads use is work: then it is to be measured.
+_LITTLE_LOSS, _MUCH_AT_BEST = 0.9, 1.5
 _KEPT = "persistent_workers=True"
 _TRY_FIRST = "; measure it, as workers may cost more here than they save"
 _AS_GOOD = 0.98  # of the best lower end: fewer workers are preferred
@@ -139,8 +142,9 @@ def _first_workers(circumstances: Circumstances, waits: bool) -> WorkerAdvice:
         if circumstances.iterable and wanted > 1:
             text = f"{text}: set num_workers to 2 or more, but only where {_DIVIDED}."
             return WorkerAdvice(text, advised=False)
-        text = f"{text}, and workers would cost about what they save, or more."
-        return WorkerAdvice(text, advised=False, change="not more")
+        if gain.gain < _LITTLE_LOSS or gain.high < _MUCH_AT_BEST:
+            text = f"{text}, and workers would cost about what they save, or more."
+            return WorkerAdvice(text, advised=False, change="not more")
     # Beside rivals, a worker may take from them what it gains, or not.
     if (
         circumstances.replayed

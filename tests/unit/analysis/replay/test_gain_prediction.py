@@ -159,6 +159,19 @@ def test_workers_that_may_cost_more_than_they_save_are_no_step() -> None:
     assert cause.remedy.changes["num_workers"] == "not more"
 
 
+def test_workers_that_may_gain_much_without_helper_threads_are_to_be_measured() -> None:
+    # GIVEN a loop whose helper threads keep both cores busy while batches are made
+    run = cores(loop(operations={"Read": 10.0}, step=0.5, workers=0, cores=2), QUIET, QUIET)
+    run.batches["process_cpu_ns"] = 2 * run.batches["fetch_ns"]
+    expected = GainPrediction(scopes(run)[0], 2.0).with_workers(2)
+    # THEN two workers gain nothing if that is work, and much if it is waiting
+    assert expected.gain < 1.05 < 1.5 < expected.high
+    cause = first(run)
+    assert "workers are not shown to help: `lotus tune` measures it." in cause.advice
+    assert not cause.remedy.setting
+    assert cause.remedy.changes.get("num_workers") != "not more"
+
+
 def test_few_batches_show_no_gain_of_first_workers() -> None:
     run = loop(**SHORT | {"epochs": 2})
     cause = first(run)
