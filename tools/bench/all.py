@@ -186,7 +186,7 @@ CLAIMS = [
     Claim(
         "new-memory", "what another malloc gains, torch, 54 MiB a volume, two workers",
         "tools/bench/gains/new_memory.py",
-        "lotus/analysis/verdict/causes/kernel_work.py", f"{RESULTS}/new_memory.txt",
+        "lotus/analysis/verdict/causes/making/kernel_work.py", f"{RESULTS}/new_memory.txt",
         DATED + r"[\s\S]*?torch 54 2 +tcmalloc +[\d.]+ \([^)]*\) +"
         r"(?P<figure>[\d.]+) \((?P<spread>[^)]*)\)", more_is_better=True,
     ),

@@ -28,27 +28,25 @@ from lotus.analysis.observations.own_code import hot_callee, hot_functions, hot_
 from lotus.analysis.verdict.account import Account
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.resources import Resources
-from lotus.analysis.verdict.causes.blocked_kinds import as_blocked
 from lotus.analysis.verdict.causes.cause_row import Charge
-from lotus.analysis.verdict.causes.costly_batches import SLOW_BATCHES
-from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP
-from lotus.analysis.verdict.causes.interpreter import INTERPRETER
-from lotus.analysis.verdict.causes.loader_state import SNAPSHOTS
+from lotus.analysis.verdict.causes.cores.crowded_workers import WORKER_THREADS
+from lotus.analysis.verdict.causes.cores.crowding import crowd_evidence
+from lotus.analysis.verdict.causes.cores.few_cores import AFFINITY
+from lotus.analysis.verdict.causes.cores.other_programs import OTHERS
+from lotus.analysis.verdict.causes.cores.step_threads import STEP_THREADS
+from lotus.analysis.verdict.causes.making.blocked_kinds import as_blocked
+from lotus.analysis.verdict.causes.making.costly_batches import SLOW_BATCHES
+from lotus.analysis.verdict.causes.making.outliers import SLOW_WORKER
+from lotus.analysis.verdict.causes.making.prefetch import PREFETCH
+from lotus.analysis.verdict.causes.making.storage import COLD_FILES
+from lotus.analysis.verdict.causes.making.work import COLLATE, DATASET, OPERATION
 from lotus.analysis.verdict.causes.memory import charges_of
-from lotus.analysis.verdict.causes.outliers import SLOW_WORKER
-from lotus.analysis.verdict.causes.prefetch import PREFETCH
 from lotus.analysis.verdict.causes.repetition import STARVED
-from lotus.analysis.verdict.causes.storage import COLD_FILES
-from lotus.analysis.verdict.causes.threads import (
-    AFFINITY,
-    OTHERS,
-    STEP_THREADS,
-    WORKER_THREADS,
-    crowd_evidence,
-)
-from lotus.analysis.verdict.causes.training_step import TRAINING_STEP
+from lotus.analysis.verdict.causes.run.edges import REST, SHUTDOWN, STARTUP
+from lotus.analysis.verdict.causes.run.loader_state import SNAPSHOTS
+from lotus.analysis.verdict.causes.step.interpreter import INTERPRETER
+from lotus.analysis.verdict.causes.step.training_step import TRAINING_STEP
 from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, SENDING
-from lotus.analysis.verdict.causes.work import COLLATE, DATASET, OPERATION
 from lotus.analysis.verdict.loop_time.ledger import COLD_SHARE
 
 ASLEEP = "asleep"  # blocked, and the kernel did not say in what

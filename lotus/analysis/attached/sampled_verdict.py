@@ -27,14 +27,11 @@ from lotus.analysis.attached.process_table import grouped, processes
 from lotus.analysis.attached.sampled_charges import charged, threads_of
 from lotus.analysis.attached.sampled_functions import FunctionSummary, summarise_functions
 from lotus.analysis.attached.sampled_stacks import lines_between_loops
-from lotus.analysis.attached.standstill import (
-    judged_still,
-    standstill,
-)
+from lotus.analysis.attached.standstill import judged_still, standstill
 from lotus.analysis.common.columns import ratio
 from lotus.analysis.ranks.awaited_rank import LEAST_BLOCKED, LEAST_MORE, which_rank_is_judged
 from lotus.analysis.verdict.causes.cause_row import STEP as STEP_PART
-from lotus.analysis.verdict.causes.outliers import SLOW_WORKER
+from lotus.analysis.verdict.causes.making.outliers import SLOW_WORKER
 from lotus.analysis.verdict.causes.repetition import STARVED
 from lotus.analysis.verdict.parts_of_loop import MODERATE
 from lotus.analysis.verdict.run_time import (

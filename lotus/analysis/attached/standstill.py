@@ -15,7 +15,7 @@ from lotus.analysis.attached.still_part import still_part, without_end
 from lotus.analysis.observations.looks import COMPUTING, LOCK, SHARED_LOCK
 from lotus.analysis.observations.own_code import HotFunction, of_program
 from lotus.analysis.verdict.advice.remedy import NOTHING
-from lotus.analysis.verdict.causes.edges import REST
+from lotus.analysis.verdict.causes.run.edges import REST
 from lotus.analysis.verdict.verdict import STANDSTILL, Verdict
 from lotus.common.text.formatting import duration
 

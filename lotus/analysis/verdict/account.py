@@ -14,7 +14,7 @@ from lotus.analysis.replay.undisturbed_epochs import undisturbed_loop
 from lotus.analysis.verdict.cause_spread import UNKNOWN, CauseSpread, cause_spread
 from lotus.analysis.verdict.causes import BY_KIND, CAUSES
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STEP, WAITS, CauseRow, Charge
-from lotus.analysis.verdict.causes.threads import OTHERS
+from lotus.analysis.verdict.causes.cores.other_programs import OTHERS
 from lotus.analysis.verdict.loop_time.batch_making import BatchMaking
 from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.analysis.verdict.lost_steps import with_lost_steps

@@ -12,9 +12,11 @@ from lotus.analysis.common.columns import float_column, int_column, total
 from lotus.analysis.machine.core_use import MUCH_KEPT
 from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import LOST_STEPS, WAITS, Charge
-from lotus.analysis.verdict.causes.interpreter import INTERPRETER, STEP_HELD
-from lotus.analysis.verdict.causes.step_delay import STEP_DELAY
-from lotus.analysis.verdict.causes.threads import AFFINITY, STEP_THREADS, WORKER_THREADS
+from lotus.analysis.verdict.causes.cores.crowded_workers import WORKER_THREADS
+from lotus.analysis.verdict.causes.cores.few_cores import AFFINITY
+from lotus.analysis.verdict.causes.cores.step_delay import STEP_DELAY
+from lotus.analysis.verdict.causes.cores.step_threads import STEP_THREADS
+from lotus.analysis.verdict.causes.step.interpreter import INTERPRETER, STEP_HELD
 from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.numbers.array_types import Floats
 

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 from lotus.analysis.verdict.causes.cause_row import Evidence
-from lotus.analysis.verdict.causes.step_delay import STEP_DELAY, who_has_the_cores
-from lotus.analysis.verdict.causes.threads import AFFINITY, STEP_THREADS
+from lotus.analysis.verdict.causes.cores.few_cores import AFFINITY
+from lotus.analysis.verdict.causes.cores.step_delay import STEP_DELAY, who_has_the_cores
+from lotus.analysis.verdict.causes.cores.step_threads import STEP_THREADS
 
 KINDS = (STEP_THREADS.kind, STEP_DELAY.kind, AFFINITY.kind)
 

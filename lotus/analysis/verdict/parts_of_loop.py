@@ -7,7 +7,7 @@ from lotus.analysis.verdict.account import Account
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, WAITS
-from lotus.analysis.verdict.causes.threads import OTHERS
+from lotus.analysis.verdict.causes.cores.other_programs import OTHERS
 
 # Waits of less than the first are no finding; of more than the second, they are a large one.
 MODERATE, HIGH = 0.05, 0.20

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from lotus.analysis.ranks.awaited_rank import HeldUp
 from lotus.analysis.ranks.rank_verdict import RankSummary
-from lotus.analysis.verdict.causes.slow_rank import AGAINST_SLOW_RANK, SLOW_RANK
+from lotus.analysis.verdict.causes.run.slow_rank import AGAINST_SLOW_RANK, SLOW_RANK
 from lotus.analysis.verdict.verdict import Cause, Verdict
 
 

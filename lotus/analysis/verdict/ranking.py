@@ -6,10 +6,12 @@ from enum import IntEnum
 
 from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, Charge
-from lotus.analysis.verdict.causes.edges import REST
+from lotus.analysis.verdict.causes.cores.crowded_workers import WORKER_THREADS
+from lotus.analysis.verdict.causes.cores.other_programs import OTHERS
+from lotus.analysis.verdict.causes.cores.step_threads import STEP_THREADS
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
-from lotus.analysis.verdict.causes.threads import OTHERS, STEP_THREADS, WORKER_THREADS
-from lotus.analysis.verdict.causes.training_step import TRACING
+from lotus.analysis.verdict.causes.run.edges import REST
+from lotus.analysis.verdict.causes.step.training_step import TRACING
 from lotus.analysis.verdict.causes.transport import SENDING
 from lotus.analysis.verdict.parts_of_loop import HIGH
 

@@ -8,9 +8,11 @@ from lotus.analysis.machine.core_use import LEAST_DELAY, CoreUse
 from lotus.analysis.machine.machine_readings import ROOM, SWAPPED
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.resources import Resources
+from lotus.analysis.verdict.causes.cores.crowded_workers import WORKER_THREADS
+from lotus.analysis.verdict.causes.cores.few_cores import AFFINITY
+from lotus.analysis.verdict.causes.cores.step_threads import STEP_THREADS
+from lotus.analysis.verdict.causes.making.storage import KEEP_LESS, SWAPPED_OUT
 from lotus.analysis.verdict.causes.repetition import how_often
-from lotus.analysis.verdict.causes.storage import KEEP_LESS, SWAPPED_OUT
-from lotus.analysis.verdict.causes.threads import AFFINITY, STEP_THREADS, WORKER_THREADS
 from lotus.analysis.verdict.causes.transport import SENDING, against_views
 from lotus.common.text.formatting import plural, size
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lotus.analysis.common.columns import ratio
-from lotus.analysis.verdict.causes.outside import OUTSIDE
+from lotus.analysis.verdict.causes.run.outside import OUTSIDE
 from lotus.analysis.verdict.verdict import Cause
 
 _ROUNDED_OFF = 0.005  # of the loop, or of its waits

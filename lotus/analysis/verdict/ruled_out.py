@@ -7,7 +7,7 @@ from lotus.analysis.common.columns import ratio
 from lotus.analysis.verdict.account import Account
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.causes import CAUSES
-from lotus.analysis.verdict.causes.prefetch import PREFETCH as PREFETCH_TOO_SMALL
+from lotus.analysis.verdict.causes.making.prefetch import PREFETCH as PREFETCH_TOO_SMALL
 
 LITTLE = 0.02  # of the loop: a cause of less is ruled out
 # Causes that every recording measures; of workers only where there are any.

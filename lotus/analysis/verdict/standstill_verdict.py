@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from lotus.analysis.observations.loop_standstill import LoopStandstill
 from lotus.analysis.verdict.advice.remedy import CODE
-from lotus.analysis.verdict.causes.standing import STANDING
-from lotus.analysis.verdict.causes.waiting import REASONS
+from lotus.analysis.verdict.causes.making.waiting import REASONS
+from lotus.analysis.verdict.causes.run.standing import STANDING
 from lotus.analysis.verdict.parts_of_loop import HIGH
 from lotus.analysis.verdict.verdict import STANDSTILL, Cause, Verdict
 from lotus.common.text.formatting import duration, plain

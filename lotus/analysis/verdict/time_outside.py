@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lotus.analysis.common.columns import ratio
 from lotus.analysis.observations.own_code import HotFunction
-from lotus.analysis.verdict.causes.outside import OUTSIDE, advice_at
+from lotus.analysis.verdict.causes.run.outside import OUTSIDE, advice_at
 from lotus.analysis.verdict.parts_of_loop import HIGH
 from lotus.analysis.verdict.run_time import (
     AFTER,

@@ -27,15 +27,17 @@ from lotus.analysis.verdict.causes.cause_row import (
     Charge,
     Evidence,
 )
-from lotus.analysis.verdict.causes.interpreter import INTERPRETER
-from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
-from lotus.analysis.verdict.causes.standing import STANDING
-from lotus.analysis.verdict.causes.step_delay import KEPT_PROCESSES
-from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, WORKER_THREADS
-from lotus.analysis.verdict.causes.training_step import TRACING, TRAINING_STEP
+from lotus.analysis.verdict.causes.cores.crowded_workers import WORKER_THREADS
+from lotus.analysis.verdict.causes.cores.few_cores import AFFINITY
+from lotus.analysis.verdict.causes.cores.other_programs import OTHERS
+from lotus.analysis.verdict.causes.cores.step_delay import KEPT_PROCESSES
+from lotus.analysis.verdict.causes.making.waiting import blocked_at
+from lotus.analysis.verdict.causes.run.outside import OUTSIDE_PART
+from lotus.analysis.verdict.causes.run.standing import STANDING
+from lotus.analysis.verdict.causes.step.interpreter import INTERPRETER
+from lotus.analysis.verdict.causes.step.training_step import TRACING, TRAINING_STEP
+from lotus.analysis.verdict.causes.step.uneven_steps import LONG_STEPS
 from lotus.analysis.verdict.causes.transport import SENDING
-from lotus.analysis.verdict.causes.uneven_steps import LONG_STEPS
-from lotus.analysis.verdict.causes.waiting import blocked_at
 from lotus.analysis.verdict.parts_of_loop import (
     HIGH,
     MODERATE,

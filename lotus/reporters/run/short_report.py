@@ -11,7 +11,7 @@ from typing import Any
 from lotus.analysis.common.loader_titles import title_of
 from lotus.analysis.summary import LoaderSummary, Summary, summarise
 from lotus.analysis.verdict.causes.cause_row import STEP
-from lotus.analysis.verdict.causes.training_step import TRACING
+from lotus.analysis.verdict.causes.step.training_step import TRACING
 from lotus.analysis.verdict.rest_of_causes import is_of_loop, left_share
 from lotus.analysis.verdict.ruled_out import LITTLE
 from lotus.analysis.verdict.verdict import Cause, Verdict

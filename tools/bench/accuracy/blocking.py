@@ -130,7 +130,7 @@ def judged(folder: Path) -> tuple[dict[str, str], list[float]]:
     """(what each operation was told to be blocked in, cores' share of batches that compute)."""
     from lotus.analysis.common.scope import scopes
     from lotus.analysis.verdict.account import account
-    from lotus.analysis.verdict.causes.work import OPERATION
+    from lotus.analysis.verdict.causes.making.work import OPERATION
     from lotus.reading.run import load
 
     run = load(folder)

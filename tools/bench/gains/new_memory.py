@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from lotus.analysis.verdict.causes.kernel_work import OTHER_MALLOC
+from lotus.analysis.verdict.causes.making.kernel_work import OTHER_MALLOC
 from tools.bench.gains.cached_samples import words_of
 from tools.bench.provenance import header
 

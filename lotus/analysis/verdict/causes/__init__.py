@@ -6,28 +6,31 @@ cores, and too few cores, come before a slow worker: while threads compete for c
 which worker is slower.
 """
 
-from lotus.analysis.verdict.causes.blocked_work import LATENCY, SHARED_LIMIT, SHARED_LOCK
 from lotus.analysis.verdict.causes.cause_row import CauseRow
-from lotus.analysis.verdict.causes.costly_batches import SLOW_BATCHES
-from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP
-from lotus.analysis.verdict.causes.interpreter import INTERPRETER, STEP_HELD
+from lotus.analysis.verdict.causes.cores.crowded_workers import WORKER_THREADS
+from lotus.analysis.verdict.causes.cores.few_cores import AFFINITY
+from lotus.analysis.verdict.causes.cores.other_programs import OTHERS
+from lotus.analysis.verdict.causes.cores.step_delay import KEPT_PROCESSES, STEP_DELAY
+from lotus.analysis.verdict.causes.cores.step_threads import STEP_THREADS
 from lotus.analysis.verdict.causes.limits import LIMITS
-from lotus.analysis.verdict.causes.loader_state import SNAPSHOTS
+from lotus.analysis.verdict.causes.making.blocked_work import LATENCY, SHARED_LIMIT, SHARED_LOCK
+from lotus.analysis.verdict.causes.making.costly_batches import SLOW_BATCHES
+from lotus.analysis.verdict.causes.making.outliers import SLOW_SAMPLES, SLOW_WORKER, STALLS
+from lotus.analysis.verdict.causes.making.prefetch import PREFETCH, PREFETCH_OF_REST
+from lotus.analysis.verdict.causes.making.storage import COLD_FILES, SWAPPED_OUT
+from lotus.analysis.verdict.causes.making.work import COLLATE, DATASET, FETCH, OPERATION
 from lotus.analysis.verdict.causes.memory import MEMORY
-from lotus.analysis.verdict.causes.outliers import SLOW_SAMPLES, SLOW_WORKER, STALLS
-from lotus.analysis.verdict.causes.outside import OUTSIDE
-from lotus.analysis.verdict.causes.prefetch import PREFETCH, PREFETCH_OF_REST
 from lotus.analysis.verdict.causes.randomness import SAME_RANDOM
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED, UNEVEN
-from lotus.analysis.verdict.causes.slow_rank import SLOW_RANK
-from lotus.analysis.verdict.causes.standing import STANDING
-from lotus.analysis.verdict.causes.step_delay import KEPT_PROCESSES, STEP_DELAY
-from lotus.analysis.verdict.causes.storage import COLD_FILES, SWAPPED_OUT
-from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
-from lotus.analysis.verdict.causes.training_step import TRACING, TRAINING_STEP
+from lotus.analysis.verdict.causes.run.edges import REST, SHUTDOWN, STARTUP
+from lotus.analysis.verdict.causes.run.loader_state import SNAPSHOTS
+from lotus.analysis.verdict.causes.run.outside import OUTSIDE
+from lotus.analysis.verdict.causes.run.slow_rank import SLOW_RANK
+from lotus.analysis.verdict.causes.run.standing import STANDING
+from lotus.analysis.verdict.causes.step.interpreter import INTERPRETER, STEP_HELD
+from lotus.analysis.verdict.causes.step.training_step import TRACING, TRAINING_STEP
+from lotus.analysis.verdict.causes.step.uneven_steps import LONG_STEPS
 from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, PINNING, SENDING
-from lotus.analysis.verdict.causes.uneven_steps import LONG_STEPS
-from lotus.analysis.verdict.causes.work import COLLATE, DATASET, FETCH, OPERATION
 
 CAUSES: tuple[CauseRow, ...] = (
     OUTSIDE,

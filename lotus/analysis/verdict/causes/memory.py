@@ -6,7 +6,7 @@ from lotus.analysis.machine.memory_growth import MemoryGrowth, memory_growth
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
-from lotus.analysis.verdict.causes.threads import STEP_THREADS
+from lotus.analysis.verdict.causes.cores.step_threads import STEP_THREADS
 from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.text.formatting import duration, size
 

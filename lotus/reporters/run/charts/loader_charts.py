@@ -12,7 +12,7 @@ from lotus.analysis.common.columns import float_column
 from lotus.analysis.samples.distributions import NAMES
 from lotus.analysis.samples.operation_statistics import IDLE
 from lotus.analysis.summary import LoaderSummary
-from lotus.analysis.verdict.causes.training_step import TRACING
+from lotus.analysis.verdict.causes.step.training_step import TRACING
 from lotus.analysis.verdict.verdict import Cause
 from lotus.common.text.formatting import amount, duration, operation_name, share
 from lotus.reporters.base.chart_parts import (

@@ -10,7 +10,7 @@ from lotus.analysis.observations import looks
 from lotus.analysis.observations.blocked_time import ELSEWHERE, FEW, LEAST_LOOKS, MIXED
 from lotus.analysis.observations.looked_parts import MAKING
 from lotus.analysis.observations.places import BlockedPlace
-from lotus.analysis.verdict.causes.waiting import REASONS
+from lotus.analysis.verdict.causes.making.waiting import REASONS
 from lotus.common.text.formatting import operation_name, plain, share
 from lotus.reporters.base.console import rows_of
 

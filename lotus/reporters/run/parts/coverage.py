@@ -9,9 +9,9 @@ from lotus.analysis.batches.rate_spread import rate_spread
 from lotus.analysis.batches.sample_counts import OF_ITEMS
 from lotus.analysis.common.columns import int_column, records
 from lotus.analysis.summary import LoaderSummary, Summary
-from lotus.analysis.verdict.causes.outside import OUTSIDE
-from lotus.analysis.verdict.causes.prefetch import PREFETCH
+from lotus.analysis.verdict.causes.making.prefetch import PREFETCH
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE
+from lotus.analysis.verdict.causes.run.outside import OUTSIDE
 from lotus.analysis.verdict.verdict import STANDSTILL, Cause, Verdict
 from lotus.common.text.formatting import (
     amount,

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from lotus.analysis.verdict.causes.edges import SHUTDOWN, STARTUP
-from lotus.analysis.verdict.causes.threads import OTHERS
-from lotus.analysis.verdict.causes.training_step import TRAINING_STEP
-from lotus.analysis.verdict.causes.uneven_steps import LONG_STEPS
+from lotus.analysis.verdict.causes.cores.other_programs import OTHERS
+from lotus.analysis.verdict.causes.run.edges import SHUTDOWN, STARTUP
+from lotus.analysis.verdict.causes.step.training_step import TRAINING_STEP
+from lotus.analysis.verdict.causes.step.uneven_steps import LONG_STEPS
 from lotus.analysis.verdict.verdict import Cause, Verdict
 from lotus.reporters.run.parts import trial
 

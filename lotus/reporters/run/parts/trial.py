@@ -7,9 +7,10 @@ from lotus.advise.known_operations import has_alternatives
 from lotus.analysis.summary import LoaderSummary, Summary
 from lotus.analysis.verdict.advice.advice import PROGRAM
 from lotus.analysis.verdict.advice.remedy import PERSISTENT, PINNED, PREFETCH, WORKERS, Remedy
-from lotus.analysis.verdict.causes.outside import OUTSIDE
-from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS
-from lotus.analysis.verdict.causes.work import OPERATION
+from lotus.analysis.verdict.causes.cores.few_cores import AFFINITY
+from lotus.analysis.verdict.causes.cores.other_programs import OTHERS
+from lotus.analysis.verdict.causes.making.work import OPERATION
+from lotus.analysis.verdict.causes.run.outside import OUTSIDE
 from lotus.analysis.verdict.verdict import Cause
 from lotus.common import tunable_loop
 from lotus.common.text.formatting import factor, plain

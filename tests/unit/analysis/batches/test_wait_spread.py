@@ -13,7 +13,7 @@ from lotus.analysis.verdict.account import account
 from lotus.analysis.verdict.advice.circumstances import circumstances_of
 from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import WAITS, Charge
-from lotus.analysis.verdict.causes.threads import OTHERS
+from lotus.analysis.verdict.causes.cores.other_programs import OTHERS
 from lotus.analysis.verdict.verdict import judge
 from tests.unit.simulated import Plan
 

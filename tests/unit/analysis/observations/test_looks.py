@@ -8,7 +8,7 @@ import pytest
 
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.observations.looks import Looks, looks_at, of_makers
-from lotus.analysis.verdict.causes import work
+from lotus.analysis.verdict.causes.making import work
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from tests.unit.simulated import Plan
 

@@ -11,7 +11,7 @@ from lotus.analysis.machine.core_use import core_use
 from lotus.analysis.samples.slow_batches import slow_as_a_whole
 from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.causes.cause_row import Evidence
-from lotus.analysis.verdict.causes.threads import STEP_THREADS
+from lotus.analysis.verdict.causes.cores.step_threads import STEP_THREADS
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from lotus.reporters.run.parts import coverage
 from tests.unit.simulated import Plan

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from lotus.analysis.verdict.causes.memory import MEMORY
-from lotus.analysis.verdict.causes.outside import OUTSIDE
+from lotus.analysis.verdict.causes.run.outside import OUTSIDE
 from lotus.analysis.verdict.rest_of_causes import rest_of
 from lotus.analysis.verdict.verdict import Cause
 

@@ -146,7 +146,7 @@ def test_the_bars_of_the_page_add_up_to_the_time_of_each_operation() -> None:
 
 
 def test_every_state_has_a_colour_of_its_own_and_words() -> None:
-    from lotus.analysis.verdict.causes.waiting import REASONS
+    from lotus.analysis.verdict.causes.making.waiting import REASONS
     from lotus.reading.launcher.blocking_table import REASONS as RECORDED
 
     assert set(loader_charts.STATE_COLOURS) == set(RECORDED) == {"computing", *REASONS}

@@ -9,9 +9,9 @@ import pytest
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.machine.core_use import core_use
 from lotus.analysis.verdict.advice.circumstances import Circumstances, circumstances_of
-from lotus.analysis.verdict.causes import storage, work
 from lotus.analysis.verdict.causes.cause_row import Charge
-from lotus.analysis.verdict.causes.work import OPERATION
+from lotus.analysis.verdict.causes.making import storage, work
+from lotus.analysis.verdict.causes.making.work import OPERATION
 from lotus.analysis.verdict.verdict import Verdict
 from lotus.common.text.formatting import size
 from lotus.reporters.run.terminal import report

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from lotus.analysis.replay.prefetch_replay import NOTHING
-from lotus.analysis.verdict.causes.prefetch import _charge
+from lotus.analysis.verdict.causes.making.prefetch import _charge
 from lotus.analysis.verdict.loop_time.ledger import Ledger
 
 

@@ -11,7 +11,7 @@ from lotus.analysis.common.scope import scopes
 from lotus.analysis.machine.core_use import core_use
 from lotus.analysis.verdict.advice.circumstances import circumstances_of
 from lotus.analysis.verdict.causes.cause_row import Charge
-from lotus.analysis.verdict.causes.edges import STARTUP
+from lotus.analysis.verdict.causes.run.edges import STARTUP
 from lotus.analysis.verdict.verdict import verdict
 from tests.unit.simulated import Plan
 

@@ -1,7 +1,7 @@
 """The words on a training step that waits: a lower bound of all of its time is all of it."""
 
 from lotus.analysis.verdict.causes.cause_row import Evidence
-from lotus.analysis.verdict.causes.training_step import TRAINING_STEP
+from lotus.analysis.verdict.causes.step.training_step import TRAINING_STEP
 
 
 def test_no_share_is_at_least_all() -> None:

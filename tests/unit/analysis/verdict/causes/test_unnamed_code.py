@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from lotus.analysis.summary import summarise
-from lotus.analysis.verdict.causes.outside import advice_at
+from lotus.analysis.verdict.causes.run.outside import advice_at
 from lotus.analysis.verdict.verdict import Cause
 from tests.unit.simulated import Plan
 

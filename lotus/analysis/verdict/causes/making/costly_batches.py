@@ -12,13 +12,13 @@ from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import CODE, MORE_PREFETCH
 from lotus.analysis.verdict.causes.cause_row import OF_LOST_STEPS, CauseRow, Charge, Evidence
-from lotus.analysis.verdict.causes.outliers import (
+from lotus.analysis.verdict.causes.making.outliers import (
     SLOW_SAMPLES,
     hidden_by_prefetch,
     outlier_charge,
     where_most,
 )
-from lotus.analysis.verdict.causes.prefetch import PREFETCH, comes_first, raised, saved_words
+from lotus.analysis.verdict.causes.making.prefetch import PREFETCH, comes_first, raised, saved_words
 from lotus.analysis.verdict.loop_time.batch_making import TOGETHER
 from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.numbers.array_types import Bools

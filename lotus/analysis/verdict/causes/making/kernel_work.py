@@ -5,7 +5,7 @@ from lotus.analysis.machine.kernel_time import KernelTime, making_kernel_time, s
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.remedy import NOTHING, Remedy
 from lotus.analysis.verdict.causes.cause_row import Charge, Evidence
-from lotus.analysis.verdict.causes.waiting import looked
+from lotus.analysis.verdict.causes.making.waiting import looked
 from lotus.common.text.formatting import amount, share
 
 _MUCH = 0.25  # of the CPU time

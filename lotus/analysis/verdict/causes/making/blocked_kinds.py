@@ -7,8 +7,12 @@ from lotus.analysis.machine.core_use import CoreUse
 from lotus.analysis.observations.looks import LOCAL_SOCKET
 from lotus.analysis.samples.mutual_slowing import SHARES_LIMIT, SHARES_NONE
 from lotus.analysis.verdict.causes.cause_row import Charge, Evidence
-from lotus.analysis.verdict.causes.shared_limit import asks_who_computes, is_paced, takes_turns
-from lotus.analysis.verdict.causes.waiting import READING, looked
+from lotus.analysis.verdict.causes.making.shared_limit import (
+    asks_who_computes,
+    is_paced,
+    takes_turns,
+)
+from lotus.analysis.verdict.causes.making.waiting import READING, looked
 
 SHARED_LOCK, SHARED_LIMIT, LATENCY = "shared-lock", "shared-limit", "latency"
 WAITING = 0.5  # off the CPU for more than this share: waits, does not compute

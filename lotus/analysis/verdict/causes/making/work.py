@@ -34,23 +34,27 @@ from lotus.analysis.verdict.advice.advice import (
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import CODE_NOT_WORKERS, Remedy
 from lotus.analysis.verdict.advice.worker_advice import worker_advice
-from lotus.analysis.verdict.causes.blocked_kinds import (
+from lotus.analysis.verdict.causes.cause_row import OF_LOST_STEPS, CauseRow, Charge, Evidence
+from lotus.analysis.verdict.causes.making.blocked_kinds import (
     WAITING,
     as_blocked,
     is_off_cpu,
     starts_programs,
 )
-from lotus.analysis.verdict.causes.cause_row import OF_LOST_STEPS, CauseRow, Charge, Evidence
-from lotus.analysis.verdict.causes.component_looks import looks_of, place_of
-from lotus.analysis.verdict.causes.kernel_work import (
+from lotus.analysis.verdict.causes.making.component_looks import looks_of, place_of
+from lotus.analysis.verdict.causes.making.kernel_work import (
     KERNEL_FACTS,
     against_new_memory,
     kernel_reason,
     of_making,
 )
-from lotus.analysis.verdict.causes.shared_limit import PACED, against_shared_limit, takes_turns
-from lotus.analysis.verdict.causes.storage import against_reading
-from lotus.analysis.verdict.causes.waiting import (
+from lotus.analysis.verdict.causes.making.shared_limit import (
+    PACED,
+    against_shared_limit,
+    takes_turns,
+)
+from lotus.analysis.verdict.causes.making.storage import against_reading
+from lotus.analysis.verdict.causes.making.waiting import (
     OVERLAPS,
     READING,
     REASONS,

@@ -6,12 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from lotus.analysis.common.columns import float_column, ratio, total
-from lotus.analysis.machine.machine_readings import (
-    ROOM,
-    SWAPPED,
-    least_memory_share,
-    within_loops,
-)
+from lotus.analysis.machine.machine_readings import ROOM, SWAPPED, least_memory_share, within_loops
 from lotus.analysis.samples.mutual_slowing import (
     SHARES_LIMIT,
     SHARES_NONE,
@@ -22,7 +17,7 @@ from lotus.analysis.verdict.advice.advice import Advice, more_workers
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import DATA, FEWER_WORKERS
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
-from lotus.analysis.verdict.causes.component_looks import looks_of, place_of
+from lotus.analysis.verdict.causes.making.component_looks import looks_of, place_of
 from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.text.formatting import amount, operation_name, share, size
 

@@ -7,7 +7,7 @@ from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import CODE_NOT_WORKERS
 from lotus.analysis.verdict.causes.cause_row import Charge, Evidence
-from lotus.analysis.verdict.causes.waiting import looked
+from lotus.analysis.verdict.causes.making.waiting import looked
 from lotus.common.text.formatting import duration
 
 PACED = ("sleep", "socket", "events", LOCAL_SOCKET)  # how a thread awaits its turn at a limit

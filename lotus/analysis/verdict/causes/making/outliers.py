@@ -17,9 +17,9 @@ from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import CODE_NOT_WORKERS, NOTHING, Remedy, set_prefetch
 from lotus.analysis.verdict.causes.cause_row import OF_LOST_STEPS, CauseRow, Charge, Evidence
-from lotus.analysis.verdict.causes.component_looks import looks_within
-from lotus.analysis.verdict.causes.prefetch import PREFETCH
-from lotus.analysis.verdict.causes.waiting import (
+from lotus.analysis.verdict.causes.making.component_looks import looks_within
+from lotus.analysis.verdict.causes.making.prefetch import PREFETCH
+from lotus.analysis.verdict.causes.making.waiting import (
     WAITING_FACTS,
     blocked_reason,
     look_evidence,

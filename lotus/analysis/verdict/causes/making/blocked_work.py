@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
-from lotus.analysis.verdict.causes import blocked_kinds
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge
-from lotus.analysis.verdict.causes.work import (
+from lotus.analysis.verdict.causes.making import blocked_kinds
+from lotus.analysis.verdict.causes.making.work import (
     COLLATE,
     DATASET,
     FETCH,

@@ -15,14 +15,18 @@ from lotus.analysis.verdict.advice.remedy import FEWER_WORKERS, NOTHING
 from lotus.analysis.verdict.advice.worker_advice import HEADROOM
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
-from lotus.analysis.verdict.causes.component_looks import place_of_step
-from lotus.analysis.verdict.causes.kernel_work import (
+from lotus.analysis.verdict.causes.making.component_looks import place_of_step
+from lotus.analysis.verdict.causes.making.kernel_work import (
     KERNEL_FACTS,
     against_new_memory,
     kernel_reason,
     of_steps,
 )
-from lotus.analysis.verdict.causes.waiting import WAITING_FACTS, look_evidence, mostly_blocked
+from lotus.analysis.verdict.causes.making.waiting import (
+    WAITING_FACTS,
+    look_evidence,
+    mostly_blocked,
+)
 from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.text.formatting import share
 

@@ -1,0 +1,1 @@
+"""Causes in which cores are missing."""

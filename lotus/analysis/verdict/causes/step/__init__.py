@@ -1,0 +1,1 @@
+"""Causes in the training step, and what holds the interpreter."""
