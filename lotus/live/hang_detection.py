@@ -5,13 +5,12 @@ kernel reports about them. A pause alone does not prove a cause: the text says w
 which command shows more.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lotus.common.text.formatting import duration, operation_name
+from lotus.format.hang_threshold import hang_threshold_ns
 
-LEAST_NS, TIMES = 10_000_000_000, 20  # the shortest hang, and in median times of a batch
 BUSY = 0.3  # cores: a process that uses this much is computing
 WORKING = ("fetch", "collate", "send")
 # Kinds of verdicts that need the user's attention.
@@ -106,11 +105,6 @@ class HangVerdict:
 UNWATCHED = HangVerdict("unwatched", "its recording has stopped: its present state is not known")
 
 
-def threshold_ns(typical_ns: float) -> float:
-    """Return how long the loop may make no progress before that is reported."""
-    return LEAST_NS if math.isnan(typical_ns) else max(LEAST_NS, TIMES * typical_ns)
-
-
 def judge(loop: Loop) -> HangVerdict:
     """Return the verdict on what blocks this loop, if anything does."""
     main, workers = loop.main, loop.workers
@@ -123,7 +117,7 @@ def judge(loop: Loop) -> HangVerdict:
     dead = [process for process in workers if process.alive is False and process.phase != "ended"]
     if dead and main.alive is not False:
         return _dead(dead, quiet_ns)
-    if quiet_ns < threshold_ns(loop.typical_ns):
+    if quiet_ns < hang_threshold_ns(loop.typical_ns):
         return HangVerdict("moving", "moving", quiet_ns=quiet_ns)
     if main.phase == "step":
         return _step(loop, quiet_ns)

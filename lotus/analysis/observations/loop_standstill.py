@@ -8,9 +8,8 @@ import pandas as pd
 from lotus.analysis.common.columns import float_column, int_column, median
 from lotus.analysis.common.scope import RunLike, Scope, table
 from lotus.analysis.observations.own_code import HotFunction, hot_lines
+from lotus.format.hang_threshold import hang_threshold_ns
 
-# The shortest standstill, and in median times of a batch, as `lotus top` has it.
-_LEAST_NS, _TIMES = 10e9, 20
 _ALIKE = 0.9  # of the looks at a process that stands: in the same state
 # From the last look at it to the end of the program, which waits for its workers to end.
 _LATE_NS = 30e9
@@ -57,7 +56,7 @@ def standstill(run: RunLike, scope: Scope) -> LoopStandstill | None:
             median(float_column(scope.waits, "step_ns")),
         ]
     )
-    if still < max(_LEAST_NS, _TIMES * max(usual)):
+    if still < hang_threshold_ns(max(usual)):
         return None
     lines = hot_lines(scope.own_code, "standing")
     workers = sorted(int(worker) for worker in of_workers["worker"].unique())

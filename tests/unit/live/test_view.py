@@ -13,8 +13,9 @@ import pytest
 from lotus.analysis.batches import components
 from lotus.analysis.summary import summarise
 from lotus.common.machine.process_status import ProcessStatus
+from lotus.format.hang_threshold import hang_threshold_ns
 from lotus.live import log_digest
-from lotus.live.hang_detection import Doing, Loop, judge, threshold_ns
+from lotus.live.hang_detection import Doing, Loop, judge
 from lotus.live.log_digest import WANTED
 from lotus.live.loop_times import Loops, Total
 from lotus.live.snapshots import Seen, Snapshot
@@ -471,8 +472,8 @@ def test_a_stop_is_told_at_once_and_a_dead_worker_too() -> None:
 
 
 def test_what_is_long_depends_on_a_batch() -> None:
-    assert threshold_ns(float("nan")) == threshold_ns(0.1 * S) == 10 * S
-    assert threshold_ns(4 * S) == 80 * S
+    assert hang_threshold_ns(float("nan")) == hang_threshold_ns(0.1 * S) == 10 * S
+    assert hang_threshold_ns(4 * S) == 80 * S
     loop = Loop(WAIT, [at_sample(1, 60)], awaited=5, typical_ns=4 * S)
     assert judge(loop).kind == "moving"
     assert judge(replace(loop, typical_ns=2 * S)).kind == "hung"
