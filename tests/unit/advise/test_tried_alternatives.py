@@ -296,6 +296,15 @@ def cropped_late(pipeline: list[Operation]) -> list[Operation]:
     return [to_tensor, Operation("RandomCrop", calls), normalize]
 
 
+def coloured(pipeline: list[Operation]) -> list[Operation]:
+    """ColorJitter and Resize of the pictures."""
+    transforms = pytest.importorskip("torchvision.transforms")
+    resize = pipeline[1]
+    jitter = transforms.ColorJitter(0.3, 0.0, 0.3, 0.1)
+    calls = [Call(jitter.__call__, ((value,), {})) for value in resize.inputs]
+    return [Operation("ColorJitter", calls), resize]
+
+
 def sounds(folder: Path) -> Operation:
     """A reader of sound files as torchaudio.load."""
     soundfile = pytest.importorskip("soundfile")
@@ -316,6 +325,7 @@ def sounds(folder: Path) -> Operation:
         ("draft_decode", ("Loader", "Resize"), 40.0),  # of 255: another way to shrink
         ("early_crop", ("ToTensor", "RandomCrop", "Normalize"), 0.0),
         ("in_place_normalize", ("ToTensor", "Normalize"), 0.0),
+        ("late_colour", ("ColorJitter", "Resize"), 12.0),
         ("late_float", ("ToTensor", "Normalize"), 0.0),
         ("opencv_decode", ("Loader",), 8.0),
         ("reducing_resize", ("Resize",), 12.0),
@@ -334,6 +344,8 @@ def test_each_of_lotus_does_about_the_same(
     module = alternative_files.load(name)
     if name == "early_crop":
         pipeline = cropped_late(pipeline)
+    if name == "late_colour":
+        pipeline = coloured(pipeline)
     if name == "soundfile_read":
         pipeline = [sounds(tmp_path)]
     for text in (module.TITLE, module.CHANGE, module.KNOWN):
@@ -446,8 +458,8 @@ def test_a_device_that_fails_is_said_and_ends_nothing(
 def test_the_table_of_tests_has_every_file() -> None:
     assert {*alternative_files.names()} == {
         "batched_normalize", "device_floats", "draft_decode", "early_crop", "in_place_normalize",
-        "late_float", "opencv_decode", "reducing_resize", "simplejpeg_decode", "soundfile_read",
-        "torchvision_decode", "uint8_resize", "uint8_tensors",
+        "late_colour", "late_float", "opencv_decode", "reducing_resize", "simplejpeg_decode",
+        "soundfile_read", "torchvision_decode", "uint8_resize", "uint8_tensors",
     }  # fmt: skip
 
 

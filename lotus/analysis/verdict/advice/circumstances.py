@@ -30,6 +30,7 @@ from lotus.analysis.observations.own_code import (
 )
 from lotus.analysis.observations.step_stacks import IN_INNER_LOOP, IN_LONG_STEP, in_phases
 from lotus.analysis.replay.gain_prediction import GainPrediction
+from lotus.analysis.samples.later_crops import later_crops
 from lotus.analysis.verdict.advice.resources import Resources, resources
 from lotus.analysis.verdict.loop_time.batch_making import core_shared
 from lotus.common.machine import py_spy_program
@@ -84,6 +85,7 @@ class Circumstances:
     samples: int = 0  # length of the data set; 0: not known
     # The operation within each that has most of its time, by its name; "": none has.
     inner: Mapping[str, str] = field(default_factory=dict)
+    crops: Mapping[str, str] = field(default_factory=dict)  # as later_crops has them
     views: tuple[float, float] = (math.nan, math.nan)  # as sent_views has them
     replayed: GainPrediction | None = None  # None: batches were not recorded
 
@@ -169,6 +171,7 @@ def circumstances_of(scope: Scope, use: CoreUse, shares: DataShares | None = Non
         samples=int(settings.get("dataset_length") or 0),
         library_threads_set=str(settings.get("library_threads_set") or ""),
         inner={name: scope.calls.mostly(name) for name in scope.calls.outermost},
+        crops=later_crops(scope),
         views=sent_views(scope),
         replayed=GainPrediction(scope, left_cores(scope, use)),
     )

@@ -247,11 +247,12 @@ def _against_computing(charge: Charge, circumstances: Circumstances) -> Advice:
     workers, kept = so_many_workers(advised, circumstances), against_new_memory(charge)
     it = operation_name(charge.name) if charge.kind == OPERATION.kind else place or "it"
     if not advised.advised or _dwarfs_the_cores(charge, circumstances):
-        first = workers.after(f"{kept.text}Make {NAMED} cheaper{_ahead(charge)} ")
+        ahead = _ahead(charge, circumstances)
+        first = workers.after(f"{kept.text}Make {NAMED} cheaper{ahead} ")
         first = first.about(it).or_code(place)
         tried = {} if workers.remedy.setting else kept.remedy.environment
         return replace(first, remedy=replace(first.remedy, environment=tried))
-    cheaper = f" Or make {NAMED} cheaper{_ahead(charge)}"
+    cheaper = f" Or make {NAMED} cheaper{_ahead(charge, circumstances)}"
     return workers.after(kept.text).before(cheaper).about(it).or_code(place)
 
 
@@ -261,9 +262,17 @@ def _own_place(charge: Charge, circumstances: Circumstances) -> str:
     return str(of_program(circumstances.hot)) if of_dataset else ""
 
 
-def _ahead(charge: Charge) -> str:
-    """Return advice on doing it once, which does not suit what draws random numbers."""
-    if charge.kind == OPERATION.kind and is_random(charge.name):
+def _ahead(charge: Charge, circumstances: Circumstances) -> str:
+    """Return advice on doing it after a crop, or once, which does not suit what is random."""
+    if charge.kind != OPERATION.kind:
+        return ", or do it once, ahead of time."
+    crop, random = circumstances.crops.get(charge.name, ""), is_random(charge.name)
+    if crop:
+        return (
+            f", or put it behind {operation_name(crop)}, where less is left of a sample, if that "
+            "serves as well: `lotus advise` measures it for torchvision's changes of colour."
+        )
+    if random:
         return (
             ". Its name suggests that it is random: done once, ahead of time, it would be the same "
             "in each epoch."
