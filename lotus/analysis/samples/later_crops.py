@@ -32,7 +32,7 @@ def crops_by_order(operations: pd.DataFrame, called: Container[str]) -> dict[str
     rows: dict[str, list[tuple[int, str]]] = {}  # of one attribute each: `t:Resize` is of `t`
     for name, indices in places.items():
         if len(indices) == 1:
-            rows.setdefault(name.rpartition(":")[0], []).append((*indices, name))
+            rows.setdefault(name.rpartition(":")[0], []).append((min(indices), name))
     found = {}
     for row in rows.values():
         crop = ""
