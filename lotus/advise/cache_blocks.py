@@ -17,7 +17,7 @@ from lotus.advise.fed_blocks import BlockTimer, FedBlock, Feeds
 from lotus.settings import sample_caches
 from lotus.tune.program.program import TrialError
 
-FILLING, CACHED = "filling", "cached"  # as in lotus/inside/tune/fed_training.py
+FILLING, CACHED = "filling", "cached"  # as in lotus/inside/tune/feeds/fed_training.py
 _ENOUGH, _PRECISE = 6, 0.02  # rounds, and half the interval's width, from which it may end
 _LONGER = 2  # times the budget, if fewer than LEAST_ROUNDS fit into it
 

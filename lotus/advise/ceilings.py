@@ -21,7 +21,7 @@ REAL, SAME, UNSENT, FREE = (
     "same",
     "unsent",
     "free",
-)  # as lotus/inside/tune/fed_training.py has them
+)  # as lotus/inside/tune/feeds/fed_training.py has them
 EXACT, ALL = "exact", "all"  # alternatives that leave values equal, and all
 LEAST_ROUNDS = 2  # for an interval
 _NOTHING = 0.02  # a gain up to this is none

@@ -16,7 +16,7 @@ _ROUNDS = 8  # to be aimed at
 _LONGEST_S = 2.5  # of a block, unless a few batches take longer
 _LEAST, _MOST = 4, 400  # batches of a block
 _SLOW_S, _LEAST_SLOW = 0.5, 2  # seconds of a batch, from which so few make a block
-_PAUSE = 2  # batches between blocks that do not count (lotus/inside/tune/fed_training.py)
+_PAUSE = 2  # batches between blocks that do not count (lotus/inside/tune/feeds/fed_training.py)
 
 
 class Feeds(Protocol):

@@ -1,7 +1,7 @@
 """The agent of `lotus tune` in the user's program: observes the loader and pauses for trials.
 
-Active only if LOTUS_TUNE is set: see tune_config.py. lotus itself decides which settings to try and
-how the program continues; candidates/trials.py makes the loaders and measures them.
+Active only if LOTUS_TUNE is set: see session/tune_config.py. lotus itself decides which settings to
+try and how the program continues; candidates/trials.py makes the loaders and measures them.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from ..common import guard, patching
 from ..common.control import exchange
 from ..common.guard import edge
 from ..common.process_identity import is_worker
-from . import endless_indices, iterator_hooks, switched_fetches, unsent_batches
-from .fed_training import FedTraining
-from .live_validation import LiveValidation
-from .loader_choice import LoaderChoice
-from .observer import KEY, LoaderObserver, clock
-from .program_end import end
-from .switched_alternatives import SwitchedAlternatives
-from .switched_cache import SwitchedCache
-from .thread_validation import ThreadValidation
-from .timed_training import TimedTraining
-from .trial_signals import TrialSignals
-from .tune_config import TuneConfig
+from . import iterator_hooks
+from .feeds import endless_indices, switched_fetches, unsent_batches
+from .feeds.fed_training import FedTraining
+from .feeds.switched_alternatives import SwitchedAlternatives
+from .feeds.switched_cache import SwitchedCache
+from .observation.loader_choice import LoaderChoice
+from .observation.observer import KEY, LoaderObserver, clock
+from .session.program_end import end
+from .session.trial_signals import TrialSignals
+from .session.tune_config import TuneConfig
+from .training.live_validation import LiveValidation
+from .training.thread_validation import ThreadValidation
+from .training.timed_training import TimedTraining
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..apply.settings_applier import Applier
-    from .trial_session import Recording, TrialSession
+    from .session.trial_session import Recording, TrialSession
 
 _DATALOADER = "torch.utils.data.dataloader"
 _BATCHES, _SECONDS, _LEAST = (
@@ -263,7 +264,7 @@ class Agent:
 
     def session(self) -> TrialSession:
         """Return the session with lotus; its modules are imported when the program is paused."""
-        from .trial_session import TrialSession
+        from .session.trial_session import TrialSession
 
         if self._session is None:
             self._session = TrialSession(

@@ -7,9 +7,9 @@ from contextlib import suppress
 
 from ..apply import epoch_handover
 from ..common.guard import edge, hide_our_frames, hook
-from . import unsent_batches
-from .observer import KEY, clock
-from .program_end import share_folder
+from .feeds import unsent_batches
+from .observation.observer import KEY, clock
+from .session.program_end import share_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

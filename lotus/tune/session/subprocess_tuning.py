@@ -134,9 +134,9 @@ def measure(
     """Start a command and call `experiment` when the program iterates its loader; then end it.
 
     The program trains on with data of one kind and another: see
-    lotus/inside/tune/fed_training.py. `choices` names alternatives by kind; `cache` is a cache of
-    samples as in an entry of settings. `hints` are added to reasons why it ended too early. The
-    other arguments and errors are those of `tune`. Nothing is written.
+    lotus/inside/tune/feeds/fed_training.py. `choices` names alternatives by kind; `cache` is a
+    cache of samples as in an entry of settings. `hints` are added to reasons why it ended too
+    early. The other arguments and errors are those of `tune`. Nothing is written.
     """
     fields = {
         "loader": loader,

@@ -148,8 +148,8 @@ class Train(Request[TrainedBatches]):
 class Feed(Request[TrainedBatches]):
     """Let the program train on with data of one kind, until so many `batches` are counted.
 
-    `kind`: see lotus/inside/tune/fed_training.py. It ends after `seconds` too. Batches that were in
-    flight, and a few more, are not counted. A wait of "free" counts as 0.
+    `kind`: see lotus/inside/tune/feeds/fed_training.py. It ends after `seconds` too. Batches
+    that were in flight, and a few more, are not counted. A wait of "free" counts as 0.
     """
 
     kind: str

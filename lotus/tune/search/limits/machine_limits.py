@@ -10,7 +10,7 @@ from lotus.common.machine import host, memory_headroom
 from lotus.common.machine.memory_headroom import Headroom
 from lotus.common.text.formatting import size
 from lotus.inside.common import process_stat
-from lotus.inside.tune.pausing import LOCAL_WORLDS
+from lotus.inside.tune.session.core_share import LOCAL_WORLDS
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 
 from lotus.inside.common.loaders import code_origin, loader_origin
 from lotus.inside.distributed.share_applier import ShareApplier
-from lotus.inside.tune.loader_choice import LoaderChoice
+from lotus.inside.tune.observation.loader_choice import LoaderChoice
 
 # Walks from inside a package: prints the place that is shown.
 WALK = """

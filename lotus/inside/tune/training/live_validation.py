@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..apply import epoch_handover
-from .observer import KEY
+from ...apply import epoch_handover
+from ..observation.observer import KEY
 from .program_threads import ProgramThreads
 from .timed_training import TimedTraining
 
@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .candidates.trial_requests import Train, TrainedBatches
+    from ..candidates.trial_requests import Train, TrainedBatches
 
 
 class LiveValidation(TimedTraining):

@@ -14,8 +14,8 @@ import signal
 import time
 from contextlib import suppress
 
-from ..common.control.ending import end_at_once as end_at_once
-from .candidates.worker_processes import descendants, started
+from ...common.control.ending import end_at_once as end_at_once
+from ..candidates.worker_processes import descendants, started
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from ..apply import epoch_handover
+from ...apply import epoch_handover
 from . import unsent_batches
 
 TYPE_CHECKING = False

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from lotus.inside.tune import endless_indices
-from lotus.inside.tune.endless_indices import EndlessIndices
-from lotus.inside.tune.repeated_batches import RepeatedBatches
-from lotus.inside.tune.unsent_batches import UnsentIndices
+from lotus.inside.tune.feeds import endless_indices
+from lotus.inside.tune.feeds.endless_indices import EndlessIndices
+from lotus.inside.tune.feeds.repeated_batches import RepeatedBatches
+from lotus.inside.tune.feeds.unsent_batches import UnsentIndices
 
 Pair = namedtuple("Pair", "images labels")
 
@@ -88,7 +88,7 @@ def test_batches_come_in_turn_and_only_some_are_kept(monkeypatch: pytest.MonkeyP
         kept.keep(torch.tensor([number]))
     assert len(kept) == 8
     assert [int(kept.give()) for _ in range(10)] == [*range(8), 0, 1]
-    monkeypatch.setattr("lotus.inside.tune.repeated_batches._MOST_BYTES", 1)
+    monkeypatch.setattr("lotus.inside.tune.feeds.repeated_batches._MOST_BYTES", 1)
     one_only = RepeatedBatches()
     for _ in range(2):
         one_only.keep(torch.ones(2))

@@ -2,7 +2,7 @@
 
 import types
 
-from lotus.inside.tune.observer import LoaderObserver
+from lotus.inside.tune.observation.observer import LoaderObserver
 
 
 def test_the_first_start_is_kept_and_the_shortest_of_the_later_ones() -> None:

@@ -6,8 +6,8 @@ import signal
 import threading
 from functools import partial
 
-from ..common.control import deferred_interrupts
-from ..common.guard import mark
+from ...common.control import deferred_interrupts
+from ...common.guard import mark
 from .program_end import end
 
 TYPE_CHECKING = False

@@ -7,14 +7,14 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 
-from .observer import KEY, clock, samples_in
+from ..observation.observer import KEY, clock, samples_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .candidates.trial_requests import TrainedBatches
+    from ..candidates.trial_requests import TrainedBatches
 
 
 class TimedTraining(ABC):
@@ -94,7 +94,7 @@ class TimedTraining(ABC):
 
     def reply(self) -> TrainedBatches:
         """Return the batches of complete steps."""
-        from .candidates.trial_requests import TrainedBatches
+        from ..candidates.trial_requests import TrainedBatches
 
         count = len(self.steps)
         return TrainedBatches(

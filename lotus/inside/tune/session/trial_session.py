@@ -8,16 +8,18 @@ import threading
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from ..apply import epoch_handover
-from ..common.control import deferred_interrupts, exchange
-from ..common.loaders import loader_description
-from . import fed_training, trial_server
-from .candidates import file_offsets, trial_requests
-from .candidates.step_emulator import Step
-from .candidates.trials import Trials
-from .observer import LoaderObserver, clock
-from .pausing import take_share, wait_until_idle
-from .timed_training import TimedTraining
+from ...apply import epoch_handover
+from ...common.control import deferred_interrupts, exchange
+from ...common.loaders import loader_description
+from ..candidates import file_offsets, trial_requests
+from ..candidates.step_emulator import Step
+from ..candidates.trials import Trials
+from ..feeds import fed_training
+from ..observation.idle_workers import wait_until_idle
+from ..observation.observer import LoaderObserver, clock
+from ..training.timed_training import TimedTraining
+from . import trial_server
+from .core_share import take_share
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any
 
-    from ..apply.settings_applier import Applier
-    from .loader_choice import LoaderChoice
+    from ...apply.settings_applier import Applier
+    from ..observation.loader_choice import LoaderChoice
     from .trial_signals import TrialSignals
     from .tune_config import TuneConfig
 

@@ -15,11 +15,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 
-from lotus.inside.tune import pausing
 from lotus.inside.tune.agent import Agent
 from lotus.inside.tune.candidates.trials import Trials
-from lotus.inside.tune.observer import LoaderObserver
-from lotus.inside.tune.quiet_steps import Quiet
+from lotus.inside.tune.observation import idle_workers
+from lotus.inside.tune.observation.observer import LoaderObserver
+from lotus.inside.tune.observation.quiet_steps import Quiet
 
 BATCHES = 16
 
@@ -266,7 +266,7 @@ def test_not_where_workers_get_indices_in_another_way() -> None:
 
 
 def test_not_where_its_workers_do_not_come_to_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pausing, "_IDLE_S", 0.05)
+    monkeypatch.setattr(idle_workers, "_IDLE_S", 0.05)
     data = Held()
     iterator: Any = iter(DataLoader(data, batch_size=2, num_workers=2))
     assert not Quiet(iterator).on

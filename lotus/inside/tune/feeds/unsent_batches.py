@@ -6,9 +6,9 @@ sends a short text, in place of which the program gets a batch that it had befor
 
 from __future__ import annotations
 
-from ..common import patching
-from ..common.guard import hook
-from ..common.process_identity import is_worker
+from ...common import patching
+from ...common.guard import hook
+from ...common.process_identity import is_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

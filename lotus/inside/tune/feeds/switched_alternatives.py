@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..apply.changed_transforms import AlternativePlan, change_of
-from ..apply.transform_change import TransformChangeError
-from ..apply.worker_start import WorkerInit
+from ...apply.changed_transforms import AlternativePlan, change_of
+from ...apply.transform_change import TransformChangeError
+from ...apply.worker_start import WorkerInit
 from .switched_fetches import SwitchedFetches
 
 TYPE_CHECKING = False

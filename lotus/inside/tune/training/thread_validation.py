@@ -6,7 +6,7 @@ import sys
 import threading
 import weakref
 
-from .observer import KEY, clock
+from ..observation.observer import KEY, clock
 from .program_threads import ProgramThreads
 from .timed_training import TimedTraining
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .candidates.trial_requests import Train
+    from ..candidates.trial_requests import Train
 
 _PATIENCE_S = 10.0  # for which the program may do something else before its next epoch begins
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import weakref
 
-from ..common.guard import ask
-from ..common.loaders import loader_description
+from ...common.guard import ask
+from ...common.loaders import loader_description
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..apply.settings_applier import Applier
+    from ...apply.settings_applier import Applier
 
 
 class LoaderChoice:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from .candidates import trial_requests
-from .candidates.trials import CandidateError, ForbiddenError
+from ..candidates import trial_requests
+from ..candidates.trials import CandidateError, ForbiddenError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..common.control import exchange
-    from .candidates.trials import Trials
+    from ...common.control import exchange
+    from ..candidates.trials import Trials
 
 
 def serve(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..apply import sample_caching
-from ..apply.sample_caching import NotCachedError
-from ..apply.worker_start import WorkerInit
-from ..cache.fingerprints import FingerprintError
-from ..cache.transform_place import NoTransformError
+from ...apply import sample_caching
+from ...apply.sample_caching import NotCachedError
+from ...apply.worker_start import WorkerInit
+from ...cache.fingerprints import FingerprintError
+from ...cache.transform_place import NoTransformError
 from .switched_fetches import SwitchedFetches
 
 TYPE_CHECKING = False
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..cache.cached_samples import CachePlan
+    from ...cache.cached_samples import CachePlan
 
 
 class SwitchedCache(SwitchedFetches):

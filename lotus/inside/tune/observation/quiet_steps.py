@@ -10,7 +10,7 @@ import sys
 import weakref
 from collections import deque
 
-from .pausing import wait_until_idle
+from .idle_workers import wait_until_idle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,19 +16,19 @@ import sys
 import threading
 import weakref
 
-from ..apply import epoch_handover
+from ...apply import epoch_handover
+from ..observation.idle_workers import wait_until_idle
+from ..observation.observer import KEY
+from ..training.timed_training import TimedTraining
 from . import switched_fetches
 from .endless_indices import EndlessIndices
-from .observer import KEY
-from .pausing import wait_until_idle
 from .repeated_batches import RepeatedBatches
-from .timed_training import TimedTraining
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .candidates.trial_requests import Feed, TrainedBatches
+    from ..candidates.trial_requests import Feed, TrainedBatches
 
 _WARM = 2  # batches after a change that are not counted, besides those in flight
 _AGAIN = 4  # batches of indices that are repeated, at least

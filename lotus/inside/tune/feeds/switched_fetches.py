@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from ..apply.changed_transforms import at
-from ..apply.worker_start import WorkerInit
-from ..common.guard import edge, hook
+from ...apply.changed_transforms import at
+from ...apply.worker_start import WorkerInit
+from ...common.guard import edge, hook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,14 +2,14 @@
 
 LOTUS_TUNE is JSON with these keys:
 
-exchange  the directory of exchange.py
+exchange  the directory of common/control/exchange.py
 loader    the loader to tune: its number in the order of first iterations, its name, or null for the
           largest one
 watch     the number of batches to observe; null: the default
 apply     whether the program continues afterwards
-feed      whether the program only gets data of one kind and another (fed_training.py)
-choices   alternatives by kind of data (switched_alternatives.py); empty: none
-cache     a cache of samples (switched_cache.py), as in an entry of settings; null: none
+feed      whether the program only gets data of one kind and another (feeds/fed_training.py)
+choices   alternatives by kind of data (feeds/switched_alternatives.py); empty: none
+cache     a cache of samples (feeds/switched_cache.py), as in an entry of settings; null: none
 record    the environment for recording the trials; empty: they are not recorded
 """
 
@@ -19,7 +19,7 @@ import json
 import sys
 from contextlib import suppress
 
-from .pausing import number_in
+from .core_share import number_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Chooses the loader to tune, and observes how the program uses it."""

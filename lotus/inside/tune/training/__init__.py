@@ -1,0 +1,1 @@
+"""Times stretches of the program's own training, for `lotus tune` to compare settings."""
