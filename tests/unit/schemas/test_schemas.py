@@ -70,7 +70,8 @@ from tests.unit.reporters import test_sweep_reports
 from tests.unit.reporters.run import test_device_lines, test_report
 from tests.unit.reporters.test_top_report import group, hung, running
 from tests.unit.simulated import Plan
-from tests.unit.tune import test_operation_costs, test_what_if
+from tests.unit.tune.search.outcome import test_operation_costs
+from tests.unit.tune.simulation import test_what_if
 from tests.unit.tuned_program import Fake, find
 
 TRACES = Path(__file__).parents[3] / "traces" / "classification"
