@@ -22,10 +22,15 @@ def with_awaited_rank(judged: Verdict, last: HeldUp) -> Verdict:
 def with_straggler(judged: Verdict, ranks: RankSummary | None) -> Verdict:
     """Return the verdict with the rank that comes last most often, if one does and none is there.
 
-    Not where all ranks of a host come last, as no single one does.
+    Not where all ranks of a host come last, as no single one does, nor without another cause: what
+    makes the rank late is one of those.
     """
     single = [each for each in ranks.stragglers if len(each.ranks) == 1] if ranks else []
-    if not single or any(cause.kind == SLOW_RANK.kind for cause in judged.causes):
+    if (
+        not single
+        or not judged.causes
+        or any(cause.kind == SLOW_RANK.kind for cause in judged.causes)
+    ):
         return judged
     last = single[0]
     evidence = {"last_share": last.last.share, "behind_ns": last.behind_ns}
