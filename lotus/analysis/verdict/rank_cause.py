@@ -26,11 +26,8 @@ def with_straggler(judged: Verdict, ranks: RankSummary | None) -> Verdict:
     makes the rank late is one of those.
     """
     single = [each for each in ranks.stragglers if len(each.ranks) == 1] if ranks else []
-    if (
-        not single
-        or not judged.causes
-        or any(cause.kind == SLOW_RANK.kind for cause in judged.causes)
-    ):
+    known = {cause.kind for cause in judged.causes}
+    if not single or not known or SLOW_RANK.kind in known:
         return judged
     last = single[0]
     evidence = {"last_share": last.last.share, "behind_ns": last.behind_ns}
