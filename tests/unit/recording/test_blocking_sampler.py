@@ -149,7 +149,8 @@ def test_how_long_a_main_process_had_no_core_is_noted_as_its_first_loop_begins(
             def begun(sampler: BlockingSampler) -> bool:
                 if (child.pid, -1) in sampler._times.processes and not sampler._delays:
                     content[state_page.W_PHASE] = state_page.STEP
-                    path.write_bytes(content)
+                    with path.open("r+b") as file:  # a page is never truncated
+                        file.write(content)
                 return bool(sampler._delays)
 
             path.write_bytes(content)
