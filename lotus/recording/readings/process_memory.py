@@ -9,17 +9,16 @@ from lotus.inside.common.resident_memory import resident_bytes
 
 _FIELDS = (b"Rss:", b"Pss:", b"Private_Dirty:", b"Shared_Dirty:", b"Anonymous:")
 # From a process's first reading to its second; each later distance is twice the one before it, up
-# to the longest, so that what may be spent at once is not spent in the first second of a loop.
+# to the longest, so that the 0.1 s is not spent in the first second of a loop.
 _FIRST_NS, _LONGEST_NS = 1_000_000_000, 4_000_000_000
 _AGAIN_NS = 200_000_000
-# Reading walks all pages of a process: 8 ms for 600 MB. A large process may cost more than is left,
-# which is then owed.
-_AT_ONCE_NS, _OWED_NS, _SHARE, _NS_PER_BYTE = 40_000_000, 60_000_000, 0.002, 0.0133
+# Reading walks all pages of a process: 8 ms for 600 MB.
+_AT_ONCE_NS, _SHARE, _NS_PER_BYTE = 100_000_000, 0.003, 0.0133
 _MOST = 4096  # readings; then every second one is dropped, and they are made half as often
 
 
 class ProcessMemory:
-    """Readings of /proc/PID/smaps_rollup; they take 0.1 s and 0.2 % of a core at most.
+    """Readings of /proc/PID/smaps_rollup; they take about 0.1 s and 0.3 % of a core at most.
 
     `rows` holds [time, pid, worker (-1: main process), rss, pss, private, shared, anonymous,
     descriptor limit] in ns and bytes. private, shared: pages that were written to, and that no
@@ -51,10 +50,10 @@ class ProcessMemory:
         self._due_ns[pid] = now + distance_ns * self._times
         with contextlib.suppress(OSError, ValueError, KeyError, IndexError):
             expected_ns = resident_bytes(pid) * _NS_PER_BYTE
-            if expected_ns <= credit + _OWED_NS:
+            if expected_ns <= credit:
                 self.rows.append([now, pid, worker, *_sizes(pid), _descriptor_limit(pid)])
                 self._distance_ns[pid] = min(2 * distance_ns, _LONGEST_NS)
-            elif expected_ns <= _AT_ONCE_NS + _OWED_NS:
+            elif expected_ns <= _AT_ONCE_NS:
                 self._due_ns[pid] = now + _AGAIN_NS  # by then, enough of the budget may be left
         self._cost_ns += time.thread_time_ns() - begun_ns
         if len(self.rows) >= _MOST:
