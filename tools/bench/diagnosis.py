@@ -89,7 +89,10 @@ def diagnosed(program: Path, kept: Path | None) -> tuple[dict[str, Any], dict[st
 
 
 def followed(program: Path, settings: Mapping[str, Any], remedy: Mapping[str, Any]) -> float:
-    """Return the speed-up of a program with a remedy, in one pair of untraced runs."""
+    """Return the speed-up of a program with a remedy, in one pair of untraced runs.
+
+    0.0 if the program ends with an error with it.
+    """
     before = seconds([sys.executable, str(program)], {})
     command = [sys.executable, str(program)]
     with tempfile.TemporaryDirectory() as folder:
@@ -103,7 +106,11 @@ def followed(program: Path, settings: Mapping[str, Any], remedy: Mapping[str, An
             file.write_text(json.dumps(content))
             run = [sys.executable, "-m", "lotus", "run", "--settings", str(file), "--"]
             command = [*run, *command]
-        return before / seconds(command, remedy["environment"])
+        try:
+            return before / seconds(command, remedy["environment"])
+        except subprocess.CalledProcessError as error:
+            print(f"{program.stem} failed with the next step:\n{error.stderr}", file=sys.stderr)
+            return 0.0
 
 
 def advised(cause: Mapping[str, Any]) -> str:
@@ -223,11 +230,16 @@ def _of_steps(rows_shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     tried = [row for row in rows_shown if row.get("followed") is not None]
     planted = [row for row in tried if not row["healthy"] and (row["planted_gain"] or 0) > 1]
     if tried:
-        half = sum(1 - 1 / row["followed"] >= (1 - 1 / row["planted_gain"]) / 2 for row in planted)
+        half = sum(
+            row["followed"] > 0 and 1 - 1 / row["followed"] >= (1 - 1 / row["planted_gain"]) / 2
+            for row in planted
+        )
+        failed = sum(row["followed"] == 0 for row in tried)
         slower = sum(row["followed"] < SLOWER for row in tried)
         yield (
             f"next step applied: {len(tried)}; recovers at least half of the planted loss in "
-            f"{half} of {len(planted)}; over {1 - SLOWER:.0%} slower: {slower}"
+            f"{half} of {len(planted)}; over {1 - SLOWER:.0%} slower: {slower - failed}; "
+            f"failed: {failed}"
         )
 
 
