@@ -312,7 +312,7 @@ class Run(LauncherTables):
         (`file:line` of a call of `torch.set_num_threads` in the main module or the file that
         iterates it), library_threads_set (`VARIABLE=VALUE at
         file:line` that the program sets, or `file:line` of a call that gives OpenMP, numpy's BLAS
-        or cv2 several threads).
+        or cv2 several threads), workers_needed_at (`file:line` of code that works in workers only).
         """
         return summary_tables.loaders(self._outline)
 

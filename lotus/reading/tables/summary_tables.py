@@ -169,6 +169,7 @@ _LOADER_TYPES = {
     "snapshot_every_n_steps": "Int64",
     "threads_set_at": "object",
     "library_threads_set": "object",
+    "workers_needed_at": "object",
 }
 
 

@@ -58,6 +58,7 @@ class Watched:
     notes: tuple[str, ...] = ()  # remarks on anything unusual
     grown_bytes: int = 0  # growth of the program's own process by fetching without workers
     name: str | None = None  # the program's variable name of the loader, as a label
+    workers_needed_at: str = ""  # `file:line` of code that works in workers only; "": none seen
     forbidden: str = ""  # why nothing may be tried in the program's process
 
     def title(self) -> str:

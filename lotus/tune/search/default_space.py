@@ -51,7 +51,8 @@ def default_space(
     The number of workers goes up to at least twice the cores. As waiting workers leave their cores
     to others, it goes up to twice the number that the trial of the own setting suggests, but no
     more than 16 per core and 64. It never exceeds the number of batches in an epoch. Where a worker
-    has several threads that compute, as those of OpenCV and OpenMP, one thread is tried too.
+    has several threads that compute, as those of OpenCV and OpenMP, one thread is tried too. No
+    workers are not tried where the program's code needs some.
     """
     setting = plain(watched.setting, vary)
     most = 2.0 * cores
@@ -66,6 +67,8 @@ def default_space(
     workers = {count for count in _WORKERS if count <= most} | {setting.num_workers}
     if max(workers) < most:  # more cores than the list covers
         workers.add(math.ceil(most))
+    if watched.workers_needed_at:
+        workers.discard(0)
     prefetches: set[int] = {*_PREFETCHES, setting.prefetch_factor or TORCH_PREFETCH}
     pins = {setting.pin_memory} | ({True, False} if watched.accelerator else set())
     starts: tuple[str | None, ...] = (setting.start_method,)

@@ -38,7 +38,7 @@ COLUMNS = {
     + "loader name call_site iterated_at class dataset dataset_kind dataset_length "
     "length batch_size num_workers prefetch_factor pin_memory persistent_workers start_method "
     "drop_last in_order sampler batch_sampler collate_fn timeout snapshot_every_n_steps "
-    "threads_set_at library_threads_set",
+    "threads_set_at library_threads_set workers_needed_at",
     "epochs": WHOSE
     + "loader epoch start_ns startup_ns iter_ns iter_run_delay_ns iter_sampler_ns end_ns batches "
     "exhausted shutdown_ns peak_rss ahead sanity cpus threads torch_threads own_ns state_dict_ns"

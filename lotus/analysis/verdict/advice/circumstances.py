@@ -75,6 +75,7 @@ class Circumstances:
     torch_threads: int = -1  # in which torch computes in the main process; -1: not known
     threads_set_at: str = ""  # `file:line` at which the program sets them; "": not known
     library_threads_set: str = ""  # what gives other libraries several, with its place
+    workers_needed_at: str = ""  # `file:line` of code that works in workers only; "": none seen
     hot_in_collate: list[HotFunction] = field(default_factory=list)
     called_in_step: HotFunction | None = None  # as hot_callee has it
     hot_in_long_steps: list[HotFunction] = field(default_factory=list)  # as hot_in_step
@@ -170,6 +171,7 @@ def circumstances_of(scope: Scope, use: CoreUse, shares: DataShares | None = Non
         sampler=_sampler(settings),
         samples=int(settings.get("dataset_length") or 0),
         library_threads_set=str(settings.get("library_threads_set") or ""),
+        workers_needed_at=str(settings.get("workers_needed_at") or ""),
         inner={name: scope.calls.mostly(name) for name in scope.calls.outermost},
         crops=later_crops(scope),
         views=sent_views(scope),

@@ -150,8 +150,11 @@ def _has_many_parts(charge: Charge) -> bool:
 def _quicker_alone(charge: Charge, circumstances: Circumstances) -> bool:
     """Return True if the main process would make a batch in less time than receiving it takes.
 
-    While other programs have the cores, receiving takes longer, but its CPU time does not.
+    While other programs have the cores, receiving takes longer, but its CPU time does not. Not for
+    samples that only workers can make.
     """
+    if circumstances.workers_needed_at:
+        return False
     evidence = Evidence(charge.evidence)
     if evidence["making_over_receiving"] < _LESS:
         return True
@@ -161,6 +164,8 @@ def _quicker_alone(charge: Charge, circumstances: Circumstances) -> bool:
 
 def _sampled_quicker(charge: Charge, circumstances: Circumstances) -> bool:
     """Return the same for a loop that was sampled, by sums over all batches."""
+    if circumstances.workers_needed_at:
+        return False
     least = _FAR_LESS if circumstances.use.rivals else _CLEARLY_LESS
     return Evidence(charge.evidence)["making_over_sending"] < least
 

@@ -13,6 +13,7 @@ from ...common.guard import ask, edge
 from ...common.loaders.code_origin import nearest, place
 from ...common.loaders.loader_description import length_of
 from ...common.loaders.loader_origin import Built, look, role_of_data
+from ...common.loaders.worker_needs import workers_needed_at
 from ...common.object_attributes import attributes
 from ...common.process_identity import rank_of_process
 from ..log import state_page
@@ -315,6 +316,7 @@ def describe(loader: Any, built: Built | None = None) -> dict[str, object]:
     places = {
         "threads_set_at": ask(threads_set_at, caller, default=""),
         "library_threads_set": ask(library_threads_set, caller, default=""),
+        "workers_needed_at": ask(workers_needed_at, loader, default="") if workers else "",
     }
     return {
         **{key: place for key, place in places.items() if place},

@@ -17,6 +17,7 @@ from dataclasses import replace
 from ...apply import loader_attributes
 from ...common.guard import ask
 from ...common.loaders import loader_description
+from ...common.loaders.worker_needs import workers_needed_at
 from . import file_offsets, stream_epochs, teardown, worker_processes
 from .candidate_loader import Loading, accelerator, copy_of
 from .forked_child import once
@@ -150,6 +151,9 @@ class Trials:
         notes = []
         if not worker_processes.tells_queueing():
             notes.append("this kernel does not tell for how long a worker had no core")
+        needed_at = workers_needed_at(loader) if workers else ""
+        if needed_at:
+            notes.append(f"nothing without workers is tried: {needed_at} works in workers only")
         return {
             "loader": {
                 "dataset": type(loader.dataset).__name__,
@@ -165,6 +169,7 @@ class Trials:
             "accelerator": accelerator(),
             "threads": int(torch.get_num_threads()),
             "in_order": hasattr(loader, "in_order"),
+            "workers_needed_at": needed_at,
             "notes": notes,
         }
 

@@ -6,9 +6,11 @@ from lotus.tune.program.program import Watched
 from lotus.tune.search.default_space import default_space
 
 
-def watched(batches: int | None) -> Watched:
+def watched(batches: int | None, workers: int = 0, needed_at: str = "") -> Watched:
     target = Target(dataset="Pictures")
-    return Watched(target, Setting(0), 1, "2.14", False, 8, batches)
+    return Watched(
+        target, Setting(workers), 1, "2.14", False, 8, batches, workers_needed_at=needed_at
+    )
 
 
 def test_no_more_workers_than_an_epoch_has_batches() -> None:
@@ -17,6 +19,13 @@ def test_no_more_workers_than_an_epoch_has_batches() -> None:
     assert few.num_workers == (0, 1, 2, 3)
     assert max(default_space(watched(1000), 4, own).num_workers) >= 8
     assert max(default_space(watched(None), 4, own).num_workers) >= 8
+
+
+def test_nothing_without_workers_is_tried_where_code_needs_some() -> None:
+    own = Measurement(Setting(2), 100.0, 90.0, 110.0, 1.0)
+    assert 0 in default_space(watched(1000, 2), 4, own).num_workers
+    least, *_ = default_space(watched(1000, 2, "train.py:7"), 4, own).num_workers
+    assert least == 1
 
 
 def test_one_thread_a_worker_is_tried_where_workers_have_several() -> None:

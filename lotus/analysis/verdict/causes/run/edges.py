@@ -116,7 +116,8 @@ def _against_startup(charge: Charge, circumstances: Circumstances) -> Advice:
         circumstances.persistent and circumstances.times_created <= 1 and not circumstances.left
     )
     once = (charge.ns - charge.taken_ns) / (1.0 if starts_once else _epochs(evidence))
-    if again and evidence.get("making_ns", math.nan) < _CLEARLY_LESS * once:
+    alone = again and evidence.get("making_ns", math.nan) < _CLEARLY_LESS * once
+    if alone and not circumstances.workers_needed_at:
         return Advice(
             f"Making all batches takes {duration(evidence['making_ns'])} altogether, far less than "
             f"starting the workers once ({duration(once)}): set num_workers=0, and the main "

@@ -223,3 +223,16 @@ def test_what_a_stream_does_first_is_told_also_of_loops_that_are_left() -> None:
     advice = verdict(scopes(run)[0]).causes[0].advice
     assert advice.startswith("The program leaves each loop before its end")
     assert "before it yields its first sample" in advice
+
+
+def test_workers_that_the_code_needs_are_kept_instead_of_left_out() -> None:
+    plan = Plan(epochs=4, batches=4, spawn=300, operations={"Cheap": 0.5}, collate=0.1)
+    for place in ("", "train.py:7"):
+        run = plan.run()
+        run.loaders["workers_needed_at"] = place
+        first = verdict(scopes(run)[0]).causes[0]
+        assert first.kind == "start-up"
+        assert first.remedy.setting == (
+            {"persistent_workers": True} if place else {"num_workers": 0}
+        )
+        assert ("num_workers=0" in first.advice) == (not place)

@@ -51,6 +51,16 @@ def test_no_workers_are_advised_in_words_wherever_they_are_in_data() -> None:
     assert "without workers" not in larger.advice
 
 
+def test_workers_that_the_code_needs_are_not_left_out() -> None:
+    for pipe, size in ((130_000, 100_000), (400, 16_000)):
+        run = sent(2.0, 400.0)
+        run.loaders["workers_needed_at"] = "train.py:7"
+        cause = first_cause(run, pipe=pipe, size=size)
+        assert not cause.remedy.setting
+        assert "without workers" not in cause.advice
+        assert "num_workers=0" not in cause.advice
+
+
 def test_workers_that_are_kept_are_left_out_with_the_workers() -> None:
     run = sent(2.0, 40.0)
     run.loaders["persistent_workers"] = True
