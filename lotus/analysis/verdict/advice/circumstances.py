@@ -73,6 +73,7 @@ class Circumstances:
     machine_cores: float = math.nan  # NaN: not known
     few_cores: float = math.nan  # that the program may use, all ranks; NaN: all, or not known
     torch_threads: int = -1  # in which torch computes in the main process; -1: not known
+    timeout: bool = False  # the loader gives a worker up after some time
     threads_set_at: str = ""  # `file:line` at which the program sets them; "": not known
     library_threads_set: str = ""  # what gives other libraries several, with its place
     workers_needed_at: str = ""  # `file:line` of code that works in workers only; "": none seen
@@ -166,6 +167,7 @@ def circumstances_of(scope: Scope, use: CoreUse, shares: DataShares | None = Non
         machine_cores=scope.machine_cores,
         few_cores=allowed_cores(scope) if cores_are_few(scope) else math.nan,
         torch_threads=int(max(int_column(scope.epochs, "torch_threads"), default=-1)),
+        timeout=float(settings.get("timeout") or 0.0) > 0,
         threads_set_at=str(settings.get("threads_set_at") or ""),
         dataset=str(settings.get("dataset") or ""),
         sampler=_sampler(settings),

@@ -19,6 +19,7 @@ Part = Literal[
 _OF_LOADER: tuple[Part, ...] = (
     "num_workers", "prefetch_factor", "persistent_workers", "pin_memory",
 )  # fmt: skip
+_TORCH_PREFETCH = 2  # of a loader with workers that is given none
 _OPPOSITES = ({"more", "fewer"}, {"more", "not more"}, {"on", "off"})
 
 
@@ -98,6 +99,18 @@ def no_workers(circumstances: Circumstances) -> Remedy:
     expected = circumstances.predict.with_workers(0) if circumstances.predict else UNKNOWN
     changes: dict[Part, Direction] = {"num_workers": "fewer", "persistent_workers": "off"}
     return Remedy({WORKERS: 0}, expected=expected, changes=changes)
+
+
+def without_workers(circumstances: Circumstances) -> str:
+    """Return the words for a loader without workers, with what torch refuses then."""
+    seen = {
+        "prefetch_factor": circumstances.prefetch not in (0, _TORCH_PREFETCH),
+        "persistent_workers": circumstances.persistent,
+        "timeout": circumstances.timeout,
+        "multiprocessing_context": circumstances.spawned,
+    }
+    refused = [name for name, is_seen in seen.items() if is_seen]
+    return "num_workers=0" + (f", without {', '.join(refused)}" if refused else "")
 
 
 def set_prefetch(circumstances: Circumstances, prefetch: int) -> Remedy:

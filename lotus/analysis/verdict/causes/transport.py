@@ -16,6 +16,7 @@ from lotus.analysis.verdict.advice.remedy import (
     PINNED,
     Remedy,
     no_workers,
+    without_workers,
 )
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
 from lotus.analysis.verdict.loop_time.ledger import Ledger
@@ -175,11 +176,7 @@ def _or_without_sending(text: str, charge: Charge, circumstances: Circumstances)
     if not _quicker_alone(charge, circumstances):
         return Advice(text)
     quicker = _quicker_words(Evidence(charge.evidence)).capitalize()
-    text += (
-        f" {quicker}: set num_workers=0, which avoids sending"
-        + (" (without persistent_workers)" if circumstances.persistent else "")
-        + "."
-    )
+    text += f" {quicker}: set {without_workers(circumstances)}, which avoids sending."
     # The mean of all batches may be small where the median is not.
     small = circumstances.batch_bytes < _SMALL_BATCH or _has_many_parts(charge)
     return Advice(text, (no_workers(circumstances) if small else FEWER_WORKERS).or_code())

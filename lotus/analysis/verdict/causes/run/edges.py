@@ -15,6 +15,7 @@ from lotus.analysis.verdict.advice.remedy import (
     Remedy,
     keep_workers,
     no_workers,
+    without_workers,
 )
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
@@ -120,8 +121,8 @@ def _against_startup(charge: Charge, circumstances: Circumstances) -> Advice:
     if alone and not circumstances.workers_needed_at:
         return Advice(
             f"Making all batches takes {duration(evidence['making_ns'])} altogether, far less than "
-            f"starting the workers once ({duration(once)}): set num_workers=0, and the main "
-            f"process makes them itself. For longer epochs, {_kept_instead(circumstances)}.",
+            f"starting the workers once ({duration(once)}): set {without_workers(circumstances)}, "
+            f"and the main process makes them itself.{_kept_instead(circumstances)}",
             no_workers(circumstances).or_code(circumstances.call_site),
         )
     if again and circumstances.times_created > 1:
@@ -144,12 +145,16 @@ def _against_startup(charge: Charge, circumstances: Circumstances) -> Advice:
 
 
 def _kept_instead(circumstances: Circumstances) -> str:
-    """Return what keeps workers of which each epoch starts others."""
+    """Return what keeps workers of which each epoch starts others; "" if they are kept."""
     if circumstances.times_created > 1:
-        return "create the loader once instead, with persistent_workers=True"
-    if circumstances.left:
-        return "take all batches from one iterator instead"
-    return "keep the workers instead: persistent_workers=True"
+        kept = "create the loader once instead, with persistent_workers=True"
+    elif circumstances.left:
+        kept = "take all batches from one iterator instead"
+    elif circumstances.persistent:
+        return ""
+    else:
+        kept = "keep the workers instead: persistent_workers=True"
+    return f" For longer epochs, {kept}."
 
 
 def _against_most_of_startup(evidence: Mapping[str, float], circumstances: Circumstances) -> Advice:

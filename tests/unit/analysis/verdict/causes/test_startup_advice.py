@@ -236,3 +236,17 @@ def test_workers_that_the_code_needs_are_kept_instead_of_left_out() -> None:
             {"persistent_workers": True} if place else {"num_workers": 0}
         )
         assert ("num_workers=0" in first.advice) == (not place)
+
+
+def test_what_torch_refuses_without_workers_is_named() -> None:
+    run = Plan(epochs=4, batches=4, spawn=300, operations={"Cheap": 0.5}, collate=0.1).run()
+    first = verdict(scopes(run)[0]).causes[0]
+    assert "set num_workers=0, and the main process makes them itself." in first.advice
+    assert "keep the workers instead" in first.advice
+    for name, value in (("timeout", 30.0), ("start_method", "spawn"), ("prefetch_factor", 4)):
+        run.loaders[name] = value
+    first = verdict(scopes(run)[0]).causes[0]
+    assert (
+        "set num_workers=0, without prefetch_factor, timeout, multiprocessing_context, and"
+        in first.advice
+    )

@@ -65,7 +65,7 @@ def test_workers_that_are_kept_are_left_out_with_the_workers() -> None:
     run = sent(2.0, 40.0)
     run.loaders["persistent_workers"] = True
     advice = first_cause(run, pipe=400, size=16_000).advice
-    assert "set num_workers=0, which avoids sending (without persistent_workers)." in advice
+    assert "set num_workers=0, without persistent_workers, which avoids sending." in advice
 
 
 def test_a_batch_that_is_made_sooner_than_received_needs_no_worker() -> None:
