@@ -412,7 +412,8 @@ class Run(LauncherTables):
         rank, local_rank, world_size, host, pid, worker, loader, epoch, content (a checksum; missing
         if the batch holds nothing that could distinguish it), generator, state (a checksum of the
         generator's state before it), tensor_bytes, storage_bytes (of its tensors, and of all that
-        these are views of; NaN in older runs). One row has the generator "", one each it used.
+        these are views of), double_bytes (of its tensors of float64), zero_share (of the values of
+        large tensors, 0 to 1); NaN in older runs. One row has the generator "", one each it used.
         """
         return summary_tables.first_batches(self._outline)
 

@@ -13,7 +13,7 @@ from lotus.analysis.verdict.causes.cores.few_cores import AFFINITY
 from lotus.analysis.verdict.causes.cores.step_threads import STEP_THREADS
 from lotus.analysis.verdict.causes.making.storage import KEEP_LESS, SWAPPED_OUT
 from lotus.analysis.verdict.causes.repetition import how_often
-from lotus.analysis.verdict.causes.transport import SENDING, against_views
+from lotus.analysis.verdict.causes.transport import SENDING, against_values, against_views
 from lotus.common.text.formatting import plural, size
 
 # Causes that say themselves how many cores there are.
@@ -52,8 +52,11 @@ def flaws(circumstances: Circumstances, loop_ns: float, causes: Sequence[str]) -
 
 
 def _views(circumstances: Circumstances, causes: Sequence[str]) -> Iterator[str]:
-    if circumstances.views[0] > 0 and causes[:1] != [SENDING.kind]:
-        yield against_views(circumstances)
+    if causes[:1] != [SENDING.kind]:
+        if circumstances.views[0] > 0:
+            yield against_views(circumstances)
+        if values := against_values(circumstances):
+            yield values
 
 
 def _stolen(use: CoreUse) -> Iterator[str]:

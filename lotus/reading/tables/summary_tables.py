@@ -340,7 +340,7 @@ def paths(a: Assembly) -> pd.DataFrame:
 
 
 _MOST_GENERATORS = 1000  # of a first batch
-_OF_TENSORS = ("tensor_bytes", "storage_bytes")
+_OF_TENSORS = ("tensor_bytes", "storage_bytes", "double_bytes", "zero_share")
 
 
 def first_batches(a: Assembly) -> pd.DataFrame:

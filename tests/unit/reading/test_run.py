@@ -56,7 +56,7 @@ COLUMNS = {
     "memory_stall_ns memory_limit_bytes cpu_stall_ns io_stall_ns disk_read_bytes "
     "disk_written_bytes frequency_khz quota_millicores",
     "first_batches": WHOSE + "worker loader epoch content generator state tensor_bytes "
-    "storage_bytes",
+    "storage_bytes double_bytes zero_share",
     "sample_digests": WHOSE + "worker loader epoch samples of digest",
     "paths": WHOSE + "worker sample path duration_ns",
     "processes": "pid ppid time_ns executable argv python torch torch_ns",

@@ -14,6 +14,7 @@ from lotus.analysis.common.columns import flag, float_column, int_column, median
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.data.data_shares import DataShares
 from lotus.analysis.data.repeated_samples import divided_data
+from lotus.analysis.data.sent_values import SentValues, sent_values
 from lotus.analysis.data.sent_views import sent_views
 from lotus.analysis.machine.core_use import (
     CoreUse,
@@ -89,6 +90,7 @@ class Circumstances:
     inner: Mapping[str, str] = field(default_factory=dict)
     crops: Mapping[str, str] = field(default_factory=dict)  # as later_crops has them
     views: tuple[float, float] = (math.nan, math.nan)  # as sent_views has them
+    values: SentValues = field(default_factory=SentValues)
     replayed: GainPrediction | None = None  # None: batches were not recorded
 
     @property
@@ -177,6 +179,7 @@ def circumstances_of(scope: Scope, use: CoreUse, shares: DataShares | None = Non
         inner={name: scope.calls.mostly(name) for name in scope.calls.outermost},
         crops=later_crops(scope),
         views=sent_views(scope),
+        values=sent_values(scope),
         replayed=GainPrediction(scope, left_cores(scope, use)),
     )
 

@@ -78,6 +78,24 @@ def against_views(circumstances: Circumstances) -> str:
     )
 
 
+def against_values(circumstances: Circumstances) -> str:
+    """Return advice on large batches of float64, or that are mostly padding; "" if they are not."""
+    values, parts = circumstances.values, []
+    if values.are_doubles:
+        parts.append(
+            f"{size(values.double_bytes)} of a batch are float64: float32 takes half of that, and "
+            "uint8, as for pixels, an eighth, wherever a batch is made, copied or read."
+        )
+    if values.are_padded:
+        most = "Over 99%" if values.zero_share > 0.99 else share(values.zero_share)
+        parts.append(
+            f"{most} of the values in the {size(values.tensor_bytes)} of a "
+            "batch are 0: if that is padding, pad to the longest sample of the batch, not of the "
+            "data set."
+        )
+    return " ".join(parts)
+
+
 def _against_sending(charge: Charge, circumstances: Circumstances) -> Advice:
     if circumstances.views[0] > 0:
         return Advice(against_views(circumstances), CODE)
@@ -114,6 +132,8 @@ def _against_sending(charge: Charge, circumstances: Circumstances) -> Advice:
         return _or_without_sending(text, charge, circumstances)
     if math.isinf(circumstances.batch_bytes):
         return _against_sending_what_was_sampled(charge, circumstances)
+    if values := against_values(circumstances):
+        return Advice(f"Make batches smaller. {values}", CODE)
     return Advice(
         "Make batches smaller: use uint8 instead of float32 and convert after loading, crop or "
         "reduce before collate. Each small tensor of a batch costs a file descriptor."

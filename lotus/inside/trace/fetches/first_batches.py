@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _MOST_ITEMS = 64  # of each level of a batch, and of an object's attributes
 _MOST_BYTES = 4096  # of each array
+_SOME_VALUES = 4096  # of each large tensor
 _DEPTH = 3
 _MOST_VISITS = 2000  # objects below a data set that are looked at
 
@@ -57,6 +58,7 @@ def _log(recorder: Recorder, dataset: Any, before: dict[str, int], data: Any) ->
     event: dict[str, object] = {"event": "first_batch", "worker": recorder.worker}
     event["content"] = ask(content_of, data)
     event["tensor_bytes"], event["storage_bytes"] = ask(sizes_of, data) or (None, None)
+    event["double_bytes"], event["zero_share"] = ask(values_of, data) or (None, None)
     recorder.event({**event, "generators": used, "states": [before[name] for name in used]})
 
 
@@ -163,6 +165,24 @@ def sizes_of(batch: Any) -> tuple[int, int]:
         storage = tensor.untyped_storage()
         storages[storage.data_ptr()] = storage.nbytes()
     return own, sum(storages.values())
+
+
+def values_of(batch: Any) -> tuple[int, float | None]:
+    """Return the bytes of a batch's tensors of float64, and the share of zeros in large tensors.
+
+    The share is that of some values at even distances; None: there is no large tensor.
+    """
+    torch: Any = sys.modules["torch"]
+    doubles, zeros, large = 0, 0.0, 0
+    for tensor in itertools.islice(_tensors_of(batch, _DEPTH), _MOST_ITEMS):
+        size = tensor.numel() * tensor.element_size()
+        doubles += size if tensor.dtype is torch.float64 else 0
+        if tensor.numel() >= _SOME_VALUES and tensor.is_contiguous():
+            # An odd distance, as rows are mostly of an even length.
+            some = tensor.detach().reshape(-1)[:: tensor.numel() // _SOME_VALUES | 1]
+            zeros += size * float((some == 0).sum()) / some.numel()
+            large += size
+    return doubles, zeros / large if large else None
 
 
 def _tensors_of(value: Any, depth: int) -> Iterator[Any]:

@@ -11,6 +11,7 @@ from lotus.inside.trace.fetches.first_batches import (
     content_of,
     generator_states,
     sizes_of,
+    values_of,
     watch,
 )
 
@@ -152,3 +153,16 @@ def test_views_have_the_size_of_what_they_are_views_of() -> None:
     assert sizes_of(batch) == (3 * 32 + 12, 32_000 + 12)
     assert sizes_of([torch.zeros(4), torch.zeros(4).clone()]) == (32, 32)
     assert sizes_of({"text": "a"}) == (0, 0)
+
+
+def test_doubles_and_zeros_of_large_tensors_are_counted() -> None:
+    padded = torch.zeros(40, 3000)
+    padded[:, :300] = 1.0
+    doubles, zeros = values_of({"rows": padded, "labels": torch.ones(40, dtype=torch.float64)})
+    assert doubles == 320
+    assert zeros == pytest.approx(0.9, abs=0.02)
+    doubles, zeros = values_of([padded.to(torch.float64), torch.ones(120_000)])
+    assert doubles == 960_000
+    assert zeros == pytest.approx(0.6, abs=0.02)
+    assert values_of([padded.bool(), padded.to(torch.bfloat16)])[1] == pytest.approx(0.9, abs=0.02)
+    assert values_of({"text": "a", "few": torch.zeros(9), "turned": padded.T}) == (0, None)
