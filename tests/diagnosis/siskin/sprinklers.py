@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 from torchvision import transforms
 
-BEDS, SENSORS, LEAF, BATCH = 1280, 10, 40, 32
+BEDS, SENSORS, LEAF, BATCH = 2048, 10, 40, 32
 DRY_HOURS = (80, 480)
 
 
