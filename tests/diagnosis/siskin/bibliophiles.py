@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-READERS, BOOKS, LOANS, LAST, COVER, BATCH = 3000, 800, 160_000, 20, 48, 32
+READERS, BOOKS, LOANS, LAST, COVER, BATCH = 3000, 800, 280_000, 20, 48, 32
 
 
 def write(path, indexed):

@@ -35,7 +35,7 @@ class Books(Dataset):
             (share, day, start)
             for share in range(SHARES)
             for day in share_of
-            for start in range(0, MINUTES - CLIP - 1, 5)
+            for start in range(0, MINUTES - CLIP - 1, 6)
         ]
         self.change = transforms.Compose(
             [

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-PATHS, JOINTS, TICKS, TASKS, BATCH = 1536, 7, 32, 24, 96
+PATHS, JOINTS, TICKS, TASKS, BATCH = 4608, 7, 24, 24, 192
 
 
 class Paths(Dataset):
@@ -72,8 +72,8 @@ class Triplets:
 class Encoder(nn.Module):
     def __init__(self):
         super().__init__()
-        self.recur = nn.GRU(JOINTS, 48, batch_first=True)
-        self.head = nn.Linear(48, 32)
+        self.recur = nn.GRU(JOINTS, 24, batch_first=True)
+        self.head = nn.Linear(24, 32)
 
     def forward(self, paths):
         return nn.functional.normalize(self.head(self.recur(paths)[0][:, -1]), dim=1)

@@ -11,7 +11,7 @@ from PIL import Image
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-SCENES, PICTURES, WIDTH, HEIGHT, POINTS = 192, 24, 1600, 1200, 1500
+SCENES, PICTURES, WIDTH, HEIGHT, POINTS = 224, 24, 2000, 1500, 1500
 SEEN, GRID, BATCH, STEP = (160, 120), 16, 16, 0.03
 
 

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
-PAGES, GLYPHS, HANDS, SIDE, BATCH = 48, 1400, 5, 96, 16
+PAGES, GLYPHS, HANDS, SIDE, BATCH = 48, 500, 5, 96, 16
 LETTERS = "αβγδεζηθικλμνξοπρστυφχψω"
 
 
@@ -88,7 +88,7 @@ def main():
         "persistent_workers": True,
         "multiprocessing_context": "spawn",
     }
-    training = DataLoader(Pages(1, 1120, not args.without), shuffle=True, **options)
+    training = DataLoader(Pages(1, 1024, not args.without), shuffle=True, **options)
     validation = DataLoader(Pages(2, 96, not args.without), **options)
     model = network()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)

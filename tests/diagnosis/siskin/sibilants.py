@@ -15,9 +15,9 @@ RATE, SECONDS, SOUNDS = 16_000, 4, 3
 @dataclass(frozen=True)
 class Settings:
     batch_size: int = 16
-    recordings: int = 640
+    recordings: int = 800
     workers: int = 2
-    worker_threads: int = 8
+    worker_threads: int = 16
     learning_rate: float = 1e-3
 
 
@@ -27,7 +27,7 @@ class Recordings(Dataset):
     def __init__(self, count):
         generator = torch.Generator().manual_seed(29)
         self.waves = torch.randn(40, RATE * SECONDS, generator=generator) * 0.1
-        self.rooms = torch.randn(8, 400, generator=generator) * torch.exp(-torch.arange(400) / 80)
+        self.rooms = torch.randn(8, 120, generator=generator) * torch.exp(-torch.arange(120) / 30)
         self.window = torch.hann_window(400)
         self.count = count
 
@@ -36,7 +36,7 @@ class Recordings(Dataset):
 
     def echo(self, wave):
         room = self.rooms[torch.randint(len(self.rooms), ())]
-        padded = nn.functional.pad(wave, (399, 0))
+        padded = nn.functional.pad(wave, (119, 0))
         return nn.functional.conv1d(padded[None, None], room[None, None])[0, 0]
 
     def __getitem__(self, index):

@@ -2,6 +2,7 @@
 
 import argparse
 import multiprocessing
+import statistics
 import time
 from functools import partial
 
@@ -11,7 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 from torchvision.transforms import v2
 
-FLATS, HOURS, PAST, AHEAD, BATCH, STEP = 60, 24 * 365 * 2, 96, 24, 32, 0.01
+FLATS, HOURS, PAST, AHEAD, BATCH, STEP = 320, 24 * 365 * 2, 96, 24, 32, 0.006
 
 
 def measured(seed):
@@ -26,12 +27,12 @@ def usual(warmth):
     table = np.zeros((FLATS, 168), np.float32)
     for flat, series in enumerate(warmth):
         by_hour = [[] for _ in range(168)]
-        for hour, degrees in enumerate(series[: 24 * 365].tolist()):
+        for hour, degrees in enumerate(series.tolist()):
             by_hour[hour % 168].append(degrees)
         for hour, degrees in enumerate(by_hour):
             degrees.sort()
             kept = degrees[len(degrees) // 10 : -(len(degrees) // 10)]
-            table[flat, hour] = sum(kept) / len(kept)
+            table[flat, hour] = statistics.mean(kept)
     return table
 
 
@@ -84,8 +85,8 @@ def main():
         "worker_init_fn": None if args.without else partial(start, 31),
         "multiprocessing_context": context,
     }
-    training = DataLoader(Days(warmth, range(400, 480), table), shuffle=True, **options)
-    validation = DataLoader(Days(warmth, range(500, 508), table), **options)
+    training = DataLoader(Days(warmth, range(400, 414), table), shuffle=True, **options)
+    validation = DataLoader(Days(warmth, range(500, 502), table), **options)
     model = network()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for epoch in range(args.epochs):

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 RUNS, TIMES, WAVES, BATCH, STEP = 400, 200, 900, 16, 0.03
-CLEAR = 0.8
+CLEAR = 0.85
 
 
 def write(folder):
@@ -40,7 +40,7 @@ class Titrations(Dataset):
             self.journal = [(float(clear), float(end)) for _, clear, end in csv.reader(file)]
 
     def __len__(self):
-        return len(self.runs) // 2
+        return len(self.runs)
 
     def spectrum(self, run):
         packed = (self.folder / f"{run}.z").read_bytes()
