@@ -30,7 +30,7 @@ class Bills(Dataset):
 
 
 class Network(nn.Module):
-    def __init__(self, width=640):
+    def __init__(self, width=400):
         super().__init__()
         self.codes = nn.ModuleList(nn.Embedding(size, 16) for size in CODES)
         layers, before = [], NUMBERS + 16 * len(CODES)

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-SHARES, DAYS, MINUTES, LEVELS, CLIP, BATCH, STEP = 5, 4, 390, 40, 192, 16, 0.03
+SHARES, DAYS, MINUTES, LEVELS, CLIP, BATCH, STEP = 5, 4, 390, 24, 240, 16, 0.02
 
 
 def write(folder, by_day):
@@ -35,7 +35,7 @@ class Books(Dataset):
             (share, day, start)
             for share in range(SHARES)
             for day in share_of
-            for start in range(0, MINUTES - CLIP - 1, 6)
+            for start in range(0, MINUTES - CLIP - 1, 3)
         ]
         self.change = transforms.Compose(
             [
@@ -65,8 +65,8 @@ class Books(Dataset):
 
 def network():
     return nn.Sequential(
-        nn.Conv2d(2, 16, (8, 5), stride=(4, 3)), nn.ReLU(),
-        nn.Conv2d(16, 32, (6, 3), stride=(4, 2)), nn.ReLU(),
+        nn.Conv2d(2, 16, (8, 5), stride=(8, 3)), nn.ReLU(),
+        nn.Conv2d(16, 32, (6, 3), stride=(4, 1)), nn.ReLU(),
         nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(128, 2),
     )  # fmt: skip
 
@@ -77,6 +77,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=2)
     args = parser.parse_args()
     torch.manual_seed(19)
+    torch.set_num_threads(1)
     options = {
         "batch_size": BATCH,
         "num_workers": 2,

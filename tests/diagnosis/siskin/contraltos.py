@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-SONGS, NOTES, BINS, BATCH, STEP = 1200, (8, 16), 48, 16, 0.015
+SONGS, NOTES, BINS, BATCH, STEP = 880, (8, 16), 48, 16, 0.015
 
 
 class Songs(Dataset):

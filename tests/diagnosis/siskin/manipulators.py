@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-PATHS, JOINTS, TICKS, TASKS, BATCH = 4608, 7, 24, 24, 192
+PATHS, JOINTS, TICKS, TASKS, BATCH = 9600, 7, 24, 24, 240
 
 
 class Paths(Dataset):

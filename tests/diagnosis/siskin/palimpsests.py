@@ -88,7 +88,7 @@ def main():
         "persistent_workers": True,
         "multiprocessing_context": "spawn",
     }
-    training = DataLoader(Pages(1, 1024, not args.without), shuffle=True, **options)
+    training = DataLoader(Pages(1, 704, not args.without), shuffle=True, **options)
     validation = DataLoader(Pages(2, 96, not args.without), **options)
     model = network()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
