@@ -56,7 +56,7 @@ def found(model, bills, at_most=4000):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=7)
     args = parser.parse_args()
     torch.manual_seed(66)
     bills = Bills(66)

@@ -49,7 +49,7 @@ def off(model, loader):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=6)
     args = parser.parse_args()
     torch.manual_seed(93)
     torch.set_num_threads(1)
