@@ -108,9 +108,9 @@ CLAIMS = [
         more_is_better=True,
     ),
     Claim(
-        "diagnosis-pipit", "the same in programs by somebody else, the newest",
-        "tools/bench/diagnosis.py --corpus pipit", VERDICT, DIAGNOSIS,
-        _row("`pipit`") + f" *{DATED}{CELL}" + r" *(?P<figure>\d+ of \d+)",
+        "diagnosis-siskin", "the same in programs by somebody else, the newest",
+        "tools/bench/diagnosis.py --corpus siskin", VERDICT, DIAGNOSIS,
+        _row("`siskin`") + f" *{DATED}{CELL}" + r" *(?P<figure>\d+ of \d+)",
         more_is_better=True,
     ),
     Claim(
