@@ -35,7 +35,7 @@ class HotFunction:
     file: str
     line: int  # the one with most samples
     share: float
-    text: str = ""  # of the line; "": not known
+    text: str = ""  # of the line; "": not known, or most of the function's samples are at others
 
     def __str__(self) -> str:
         return f"{self.function} ({os.path.basename(self.file)}:{self.line})"
@@ -79,8 +79,10 @@ def hot_functions(own_code: pd.DataFrame, part: str) -> list[HotFunction]:
         function, file = counts.idxmax()
         mine = here[(here["function"] == function) & (here["file"] == file)]
         lines = mine.groupby("line")["samples"].sum()
-        share = float(counts.max()) / everything
-        chain.append(HotFunction(str(function), str(file), int(lines.idxmax()), share))
+        line, share = int(lines.idxmax()), float(counts.max()) / everything
+        at_line = int_column(mine, "line") == line
+        text = str(_texts(mine)[at_line].max()) if lines.max() >= _MOST * counts.max() else ""
+        chain.append(HotFunction(str(function), str(file), line, share, text))
         rows, level = rows[rows["stack"].isin(mine["stack"])], level + 1
 
 

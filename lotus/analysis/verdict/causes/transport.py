@@ -343,8 +343,8 @@ def _against_handover(charge: Charge, circumstances: Circumstances) -> Advice:
     if circumstances.hot_in_sampler:
         hot = circumstances.hot_in_sampler[-1]
         return Advice(
-            f"Make the sampler faster: {hot.share:.0%} of its stack samples were in {hot}. It "
-            "runs in the main process: draw many indices at a time, ahead of the epoch, with "
+            f"Make the sampler faster: {hot.share:.0%} of its stack samples were in {hot.quoted}. "
+            "It runs in the main process: draw many indices at a time, ahead of the epoch, with "
             "numpy or torch.",
             CODE.or_code(of_program(circumstances.hot_in_sampler)),
         )

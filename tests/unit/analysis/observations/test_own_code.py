@@ -81,6 +81,21 @@ def test_the_chain_ends_where_no_callee_has_more_than_half(tmp_path: Path) -> No
     assert chain[-1].share == pytest.approx(12 / 13)
 
 
+@pytest.mark.parametrize(("at_nine", "quoted"), [(8, True), (4, False)])
+def test_a_line_is_quoted_if_it_has_most_of_its_function(
+    tmp_path: Path, at_nine: int, quoted: bool
+) -> None:
+    got = f"{BELOW};{HOOK};__getitem__ (data.py:4);parse (data.py"
+    rows = table(
+        tmp_path,
+        [f"{got}:{line}) {count}" for line, count in ((7, 3), (8, 3), (9, at_nine))],
+    )
+    rows["text"] = [f"line {line}" for line in rows["line"]]
+    *_, last = hot_functions(rows, "fetch")
+    assert str(last) == "parse (data.py:9)"
+    assert last.quoted == ("parse (data.py:9: `line 9`)" if quoted else str(last))
+
+
 def test_few_samples_tell_nothing(tmp_path: Path) -> None:
     assert (
         hot_functions(table(tmp_path, [f"{BELOW};{HOOK};__getitem__ (data.py:4) 4"]), "fetch") == []

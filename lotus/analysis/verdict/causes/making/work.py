@@ -333,7 +333,9 @@ def _against_dataset(charge: Charge, circumstances: Circumstances) -> Advice:
     first = f"{circumstances.stacks_fix}; then " if circumstances.stacks_fix else ""
     look = f" To see its functions: {first}lotus trace --py-spy -- {PROGRAM}, then lotus map."
     if circumstances.hot:
-        chain = " > ".join(map(str, _shown(circumstances.hot)))
+        own = of_program(circumstances.hot)
+        shown = (hot.quoted if hot == own else str(hot) for hot in _shown(circumstances.hot))
+        chain = " > ".join(shown)
         look = f" {circumstances.hot[-1].share:.0%} of its stack samples were in {chain}."
     return _against_work(charge, circumstances, look + _whole_batches(circumstances))
 
@@ -394,7 +396,7 @@ def _against_collate(charge: Charge, circumstances: Circumstances) -> Advice:
     if _waiting_words(charge, circumstances):
         return _against_work(charge, circumstances)
     hot = _hot_in_collate(circumstances)
-    seen = f" {hot.share:.0%} of its stack samples were in {hot}." if hot else ""
+    seen = f" {hot.share:.0%} of its stack samples were in {hot.quoted}." if hot else ""
     if not circumstances.hot_in_collate and circumstances.stacks_fix:
         seen = f" To see its functions: {circumstances.stacks_fix}; then trace again."
     cheaper = (
