@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
             args.pid, args.seconds, args.output, args.force, advance, args.perf
         )
     # pandas and rich are slow to import: not before the program was watched.
-    from lotus.analysis.attached.sampled_verdict import summarise, with_verdict
+    from lotus.analysis.attached.verdict.sampled_verdict import summarise, with_verdict
     from lotus.attach.files import attached_run
     from lotus.reporters.base.console import plain_console
     from lotus.reporters.run.attached import attached_report

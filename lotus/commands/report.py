@@ -179,7 +179,7 @@ def _sweep(args: argparse.Namespace, bar: "Bar") -> Callable[[], None]:
 
 
 def _attached(args: argparse.Namespace) -> Callable[[], None]:
-    from lotus.analysis.attached.sampled_verdict import summarise
+    from lotus.analysis.attached.verdict.sampled_verdict import summarise
     from lotus.attach.files import attached_run
     from lotus.common.errors import LotusError
     from lotus.reporters.run.attached import attached_page, attached_report

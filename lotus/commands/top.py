@@ -82,7 +82,7 @@ def _process(named: Path | None) -> int | None:
 
 def _look_at(pid: int, args: argparse.Namespace) -> int:
     """Show what samples reveal of a process, once or until it ends."""
-    from lotus.analysis.attached.sampled_verdict import summarise, with_verdict
+    from lotus.analysis.attached.verdict.sampled_verdict import summarise, with_verdict
     from lotus.attach import observation
     from lotus.attach.files import attached_run
     from lotus.commands.common import output

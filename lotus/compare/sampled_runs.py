@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.attached import phases
-from lotus.analysis.attached.sampled_verdict import AttachedSummary, LoopSummary, summarise
-from lotus.analysis.attached.share_replicates import ShareReplicates, share_replicates
+from lotus.analysis.attached.evidence import phases
+from lotus.analysis.attached.verdict.sampled_verdict import AttachedSummary, LoopSummary, summarise
+from lotus.analysis.attached.verdict.share_replicates import ShareReplicates, share_replicates
 from lotus.attach.files import attached_run
 from lotus.common.errors import LotusError
 from lotus.compare import measures, uncertainty

@@ -6,8 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from lotus.analysis.attached import phases
-from lotus.analysis.attached.evidence import SETTINGS, AttachEvidence
+from lotus.analysis.attached.evidence import phases
+from lotus.analysis.attached.evidence.evidence import SETTINGS, AttachEvidence
 
 TICK = 20_000_000
 MAIN = 100

@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from lotus.analysis.attached import phases
-from lotus.analysis.attached.evidence import SETTINGS, AttachEvidence, CounterEvidence
+from lotus.analysis.attached.evidence import phases
+from lotus.analysis.attached.evidence.evidence import SETTINGS, AttachEvidence, CounterEvidence
 from lotus.attach.files import checked_values, function_file
 from lotus.attach.stacks.frame_locals import FrameLocals
 from lotus.attach.stacks.stack_phases import Label, Site

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from lotus.analysis.attached.evidence import FunctionEvidence
+from lotus.analysis.attached.evidence.evidence import FunctionEvidence
 from lotus.attach.files import checked_values
 from lotus.common.errors import LotusError
 from lotus.common.storage import files

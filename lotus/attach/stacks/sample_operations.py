@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from lotus.analysis.attached.transform_classes import BASES, CONTAINERS
+from lotus.analysis.attached.evidence.transform_classes import BASES, CONTAINERS
 from lotus.attach.stacks.source_lines import Sources
 from lotus.format import stack_frames
 from lotus.format.stack_frames import bare_name, class_of

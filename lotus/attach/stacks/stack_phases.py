@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lotus.analysis.attached import phases
+from lotus.analysis.attached.evidence import phases
 from lotus.attach.stacks.sample_operations import ACCESS, outermost_operation
 from lotus.attach.stacks.source_lines import SourceLoop, Sources
 from lotus.format import stack_frames

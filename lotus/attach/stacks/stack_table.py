@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.attached import phases
+from lotus.analysis.attached.evidence import phases
 from lotus.attach.processes.stopped_time import StoppedTime
 from lotus.attach.stacks import read_frames, stack_moments, stack_phases
 from lotus.attach.stacks.source_lines import SourceLines

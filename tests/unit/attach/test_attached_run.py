@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from lotus.analysis.attached import phases
+from lotus.analysis.attached.evidence import phases
 from lotus.attach.files import attached_run
 from lotus.attach.stacks.frame_locals import FrameLocals
 from lotus.attach.stacks.stack_phases import Label, Site

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from lotus.analysis.attached import phases
+from lotus.analysis.attached.evidence import phases
 from lotus.attach.stacks import stack_phases
 from lotus.attach.stacks.source_lines import SourceLines, SourceLoop
 from lotus.attach.stacks.stack_phases import Label, Site

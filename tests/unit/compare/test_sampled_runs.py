@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lotus.analysis.attached.sampled_verdict import summarise
+from lotus.analysis.attached.verdict.sampled_verdict import summarise
 from lotus.common.errors import LotusError
 from lotus.compare import gate as compare_gate
 from lotus.compare import sampled_runs, sides

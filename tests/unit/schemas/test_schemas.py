@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 import lotus
 from lotus import cli
-from lotus.analysis.attached import sampled_verdict
+from lotus.analysis.attached.verdict import sampled_verdict
 from lotus.analysis.counters.function_profile import summarise_map
 from lotus.analysis.summary import summarise
 from lotus.balance.split import SplitOptions, balance
@@ -57,7 +57,7 @@ from tests.unit.advise import (
     test_shared_caches,
     test_tried_alternatives,
 )
-from tests.unit.analysis.attached import test_counted_threads, test_sampled_functions
+from tests.unit.analysis.attached.tables import test_counted_threads, test_sampled_functions
 from tests.unit.analysis.ranks import test_rank_verdict
 from tests.unit.attach import test_attached_run
 from tests.unit.balance import test_job_whatif

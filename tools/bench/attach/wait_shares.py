@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from lotus.analysis.attached import sampled_verdict
+from lotus.analysis.attached.verdict import sampled_verdict
 from lotus.attach.files import attached_run
 from lotus.attach.threads.thread_readings import children_of
 from lotus.common.numbers.statistics import wilson

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from lotus.analysis.attached.counted_threads import FIRST, MAIN, CounterSummary
+from lotus.analysis.attached.tables.counted_threads import FIRST, MAIN, CounterSummary
 from lotus.common.text.formatting import MISSING, amount, big, duration, plain, share
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table, rows_of
 from native_map.events import pmu

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from lotus.analysis.attached import phases, sampled_functions
-from lotus.analysis.attached.sampled_functions import FunctionSummary, OperationSamples
+from lotus.analysis.attached.evidence import phases
+from lotus.analysis.attached.tables import sampled_functions
+from lotus.analysis.attached.tables.sampled_functions import FunctionSummary, OperationSamples
 from lotus.common.text.formatting import amount, operation_name, plain, share
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table, rows_of
 

@@ -1,6 +1,6 @@
 """The page of a program observed from outside."""
 
-from lotus.analysis.attached.sampled_verdict import AttachedSummary, LoopSummary
+from lotus.analysis.attached.verdict.sampled_verdict import AttachedSummary, LoopSummary
 from lotus.common.text.formatting import plain, share
 from lotus.reporters.base.console import LEFT, RIGHT, rows_of
 from lotus.reporters.base.page import Chart, Section, Table

@@ -5,9 +5,9 @@ import math
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from lotus.analysis.attached import phases
-from lotus.analysis.attached.loader_settings import LoaderSettings
-from lotus.analysis.attached.sampled_verdict import AttachedSummary, LoopSummary
+from lotus.analysis.attached.charges.loader_settings import LoaderSettings
+from lotus.analysis.attached.evidence import phases
+from lotus.analysis.attached.verdict.sampled_verdict import AttachedSummary, LoopSummary
 from lotus.analysis.verdict.rest_of_causes import rest_of
 from lotus.analysis.verdict.verdict import Verdict
 from lotus.common.text.formatting import (

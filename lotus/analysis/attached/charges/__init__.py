@@ -1,0 +1,1 @@
+"""The parts of a sampled loop that are charged to causes, and the evidence for them."""

@@ -1,0 +1,1 @@
+"""Programs in which nothing moves, and where their threads stand."""

@@ -1,0 +1,1 @@
+"""What processes, threads and functions of a watched program used."""
