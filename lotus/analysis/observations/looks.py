@@ -129,11 +129,11 @@ def ready_share(frame: pd.DataFrame, delay: str, wall: str) -> float:
     return min(ratio(total(float_column(frame, delay)), total(float_column(frame, wall))), 1.0)
 
 
-def at_lock(looks: Looks, ready: float) -> bool:
-    """Return True if it was at a lock for much of the time in which it did not wait for a core."""
+def at_lock(looks: Looks, ready: float, least: float = LEAST_LOCKED) -> bool:
+    """Return True if it was at a lock for `least` of the time in which it had a core."""
     rest = 1.0 - float(np.nan_to_num(ready))
     held = looks.shares.get(LOCK, 0.0)
-    return looks.count * rest >= LEAST_LOOKS and held >= LEAST_LOCKED * rest
+    return looks.count * rest >= LEAST_LOOKS and held >= least * rest
 
 
 def looks_at_step(scope: Scope) -> Looks:

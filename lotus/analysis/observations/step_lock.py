@@ -7,6 +7,7 @@ from lotus.analysis.common.columns import float_column, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.device_share import device_share
 from lotus.analysis.observations.looks import (
+    LEAST_LOCKED,
     LOCK,
     at_lock,
     looks_at_step,
@@ -14,6 +15,8 @@ from lotus.analysis.observations.looks import (
     ready_share,
 )
 from lotus.analysis.observations.own_code import HotFunction, running_beside
+
+_LEAST_BESIDE = 0.15  # of the looks, where a thread was seen running Python code meanwhile
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,10 @@ def step_lock(scope: Scope, held_in_next: bool) -> StepLock | None:
     looks = looks_at_step(scope)
     ready = ready_share(scope.waits, "step_run_delay_ns", "step_ns")
     threads = python_threads(scope)
-    if not at_lock(looks, ready) or threads == 0 or _computes_alone(scope):
-        return None
     running = running_beside(scope.own_code)
+    least = LEAST_LOCKED if running is None else _LEAST_BESIDE
+    if not at_lock(looks, ready, least) or threads == 0 or _computes_alone(scope):
+        return None
     if (running is None and not held_in_next) or device_share(scope) is not None:
         return None
     return StepLock(looks.shares[LOCK], looks.count, threads if threads > 0 else None, running)

@@ -387,6 +387,17 @@ def test_a_thread_that_stays_at_a_line_computes_only_if_nothing_there_waits(
     assert not told or "while another Python thread of the program ran" in first.reason
 
 
+def test_where_a_thread_was_seen_running_fewer_looks_at_a_lock_are_enough() -> None:
+    run = Plan(operations={"Quick": 0.1}, workers=0, step=20.0, cores=8).run()
+    run = held(run, "(step)", lock=16)
+    run.own_code = STEP_AND_THREAD
+    first = judged(run).causes[0]
+    assert first.kind == "step-held"
+    assert first.evidence["step_held_looks_share"] == pytest.approx(0.16)
+    run.own_code = STEP_AND_THREAD.iloc[:1]
+    assert judged(run).causes[0].kind == "consumer"
+
+
 @pytest.mark.parametrize(("lock", "told"), [(8, True), (2, False)])
 def test_a_step_without_a_core_is_found_at_locks_less_often(lock: int, told: bool) -> None:
     run = Plan(operations={"Quick": 0.1}, workers=0, step=20.0, cores=8).run()
