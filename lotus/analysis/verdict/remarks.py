@@ -14,7 +14,7 @@ from lotus.analysis.verdict.causes.cores.step_threads import STEP_THREADS
 from lotus.analysis.verdict.causes.making.storage import KEEP_LESS, SWAPPED_OUT
 from lotus.analysis.verdict.causes.repetition import how_often
 from lotus.analysis.verdict.causes.transport import SENDING, against_values, against_views
-from lotus.common.text.formatting import plural, size
+from lotus.common.text.formatting import plural, share, size
 
 # Causes that say themselves how many cores there are.
 _TELL_CORES = {AFFINITY.kind, STEP_THREADS.kind, WORKER_THREADS.kind}
@@ -46,9 +46,20 @@ def flaws(circumstances: Circumstances, loop_ns: float, causes: Sequence[str]) -
     yield from _kept_cores(circumstances.use)
     if circumstances.times_read > 1:
         yield f"Each sample comes {how_often(circumstances.times_read, circumstances.workers)}."
+    yield from _stepless(circumstances)
     yield from _views(circumstances, causes)
     yield from _short_memory(circumstances.resources, loop_ns, causes)
     yield from _few_cores(circumstances, causes)
+
+
+def _stepless(circumstances: Circumstances) -> Iterator[str]:
+    found = circumstances.stepless
+    if found.count:
+        yield (
+            f"{found.count} of {plural(found.passes, 'pass')} over the loader, with "
+            f"{share(found.share)} of its time, took batches without a training step, as to count "
+            "them or to compute a statistic of the data: do that once, or without the loader."
+        )
 
 
 def _views(circumstances: Circumstances, causes: Sequence[str]) -> Iterator[str]:

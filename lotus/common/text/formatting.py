@@ -116,7 +116,7 @@ def factor_between(mean: float, low: float, high: float) -> str:
 
 def plural(count: float, noun: str) -> str:
     """Return a count with its noun: `1 batch`, `2,000 batches`."""
-    ending = "es" if noun.endswith(("batch", "process")) else "s"
+    ending = "es" if noun.endswith(("batch", "pass", "process")) else "s"
     return f"{amount(count)} {noun}{'' if count == 1 else ending}"
 
 

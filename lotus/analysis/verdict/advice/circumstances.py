@@ -16,6 +16,7 @@ from lotus.analysis.data.data_shares import DataShares
 from lotus.analysis.data.repeated_samples import divided_data
 from lotus.analysis.data.sent_values import SentValues, sent_values
 from lotus.analysis.data.sent_views import sent_views
+from lotus.analysis.data.stepless_passes import SteplessPasses, stepless_passes
 from lotus.analysis.machine.core_use import (
     CoreUse,
     allowed_cores,
@@ -91,6 +92,7 @@ class Circumstances:
     crops: Mapping[str, str] = field(default_factory=dict)  # as later_crops has them
     views: tuple[float, float] = (math.nan, math.nan)  # as sent_views has them
     values: SentValues = field(default_factory=SentValues)
+    stepless: SteplessPasses = field(default_factory=SteplessPasses)
     replayed: GainPrediction | None = None  # None: batches were not recorded
 
     @property
@@ -180,6 +182,7 @@ def circumstances_of(scope: Scope, use: CoreUse, shares: DataShares | None = Non
         crops=later_crops(scope),
         views=sent_views(scope),
         values=sent_values(scope),
+        stepless=stepless_passes(scope),
         replayed=GainPrediction(scope, left_cores(scope, use)),
     )
 
