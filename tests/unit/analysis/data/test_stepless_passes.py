@@ -21,7 +21,7 @@ def without_steps(run: SimpleNamespace, *epochs: int) -> SimpleNamespace:
 
 
 def test_a_pass_that_only_takes_batches_is_told_of() -> None:
-    run = without_steps(Plan(epochs=3, step=20.0).run(), 1)
+    run = without_steps(Plan(epochs=3, operations={"Slow": 40.0}, step=20.0).run(), 1)
     scope = scopes(run)[0]
     found = stepless_passes(scope)
     loop = loop_times(scope.epochs, scope.waits)["loop_ns"]
