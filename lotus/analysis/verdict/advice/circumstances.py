@@ -9,6 +9,7 @@ import pandas as pd
 
 from lotus.analysis.batches.components import core_taken
 from lotus.analysis.batches.long_steps import long_steps
+from lotus.analysis.batches.stepless_passes import SteplessPasses, stepless_passes
 from lotus.analysis.batches.wait_spread import wait_spread
 from lotus.analysis.common.columns import flag, float_column, int_column, median, ratio, total
 from lotus.analysis.common.scope import Scope
@@ -16,7 +17,6 @@ from lotus.analysis.data.data_shares import DataShares
 from lotus.analysis.data.repeated_samples import divided_data
 from lotus.analysis.data.sent_values import SentValues, sent_values
 from lotus.analysis.data.sent_views import sent_views
-from lotus.analysis.data.stepless_passes import SteplessPasses, stepless_passes
 from lotus.analysis.machine.core_use import (
     CoreUse,
     allowed_cores,

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from lotus.analysis.batches.stepless_passes import stepless_passes
 from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.columns import int_column
 from lotus.analysis.common.scope import scopes
-from lotus.analysis.data.stepless_passes import stepless_passes
 from lotus.analysis.verdict.verdict import verdict
 from tests.unit.simulated import Plan
 
