@@ -117,7 +117,7 @@ _NIGHTLY = {
 _SLOW = {
     file
     for folder, names in {
-        "advise": "applied_alternatives tried_alternatives",
+        "advise/alternatives": "applied_alternatives tried_alternatives",
         "compare": "comparison",
         "format": "run_claim",
         "inside/common": "signal_handlers",

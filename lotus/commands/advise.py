@@ -96,7 +96,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus.advise import applied_alternatives, ceiling_blocks, ceiling_run, tried_alternatives
+    from lotus.advise.alternatives import applied_alternatives, ceiling_run, tried_alternatives
+    from lotus.advise.ceilings import ceiling_blocks
     from lotus.common.terminal.stderr import say
     from lotus.recording import launcher
     from lotus.reporters.advise import alternatives_report, applied_report, ceilings_report

@@ -111,7 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus.advise import planned_cache
+    from lotus.advise.caches import planned_cache
     from lotus.common.terminal.stderr import say
     from lotus.reporters.advise import plan_report
     from lotus.reporters.base.console import plain_console

@@ -26,5 +26,5 @@ where both functions take an input. An input that is a list stands for as many s
 items, any other for one.
 
 It may have edits(operations), which returns the change of code in the format of
-lotus/advise/code_change.py, or none.
+lotus/advise/alternatives/code_change.py, or none.
 """

@@ -55,7 +55,7 @@ class AccessOrder:
         self._distinct.append(len(ranks))
 
     def columns(self) -> dict[str, Any]:
-        """Return what lotus/advise/sample_accesses.py reads."""
+        """Return what lotus/advise/caches/sample_accesses.py reads."""
         count = len(self._ranks)
         points = sorted({count * place // _POINTS for place in range(_POINTS + 1)})
         return {

@@ -1,7 +1,7 @@
 """Finds costly habits of a data set that no copy of an input can show, for `lotus advise`.
 
 These are files that it opens for each sample, small files of one sample each, and large numbers of
-Python objects. lotus/advise/known_advice.py has the advice.
+Python objects. lotus/advise/alternatives/known_advice.py has the advice.
 """
 
 from __future__ import annotations

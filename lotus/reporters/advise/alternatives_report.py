@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from lotus.advise.ceilings import MOST
+from lotus.advise.ceilings.ceilings import MOST
 from lotus.common.storage import files
 from lotus.common.text import decoder_name
 from lotus.common.text.formatting import duration, factor_between, plain, plural, share, size
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from lotus.advise.tried_alternatives import Alternatives, OutputChange, TriedAlternative
+    from lotus.advise.alternatives.tried_alternatives import (
+        Alternatives,
+        OutputChange,
+        TriedAlternative,
+    )
     from lotus.tune.search.trials.trial_rates import Speedup
 
 _BAR = 20  # characters

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from lotus.advise import applied_alternatives
-from lotus.advise.ceilings import ALL, EXACT
-from lotus.advise.tried_alternatives import WORTH
+from lotus.advise.alternatives import applied_alternatives
+from lotus.advise.alternatives.tried_alternatives import WORTH
+from lotus.advise.ceilings.ceilings import ALL, EXACT
 from lotus.common.text.formatting import factor_between, plain
 from lotus.reporters.base.console import print_paragraph
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from lotus.advise.ceilings import Ceilings
-    from lotus.advise.tried_alternatives import Alternatives
+    from lotus.advise.alternatives.tried_alternatives import Alternatives
+    from lotus.advise.ceilings.ceilings import Ceilings
 
 _WHAT = {EXACT: "with those that change no value", ALL: "with all that can be put in"}
 

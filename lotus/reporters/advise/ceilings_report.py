@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from lotus.advise.ceilings import ALL, EXACT, FREE, MOST, REAL, SAME, STALLS, UNSENT
+from lotus.advise.ceilings.ceilings import ALL, EXACT, FREE, MOST, REAL, SAME, STALLS, UNSENT
 from lotus.common.storage import files
 from lotus.common.terminal.stderr import say
 from lotus.common.text.formatting import (
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from lotus.advise.ceiling_blocks import BlockProgress
-    from lotus.advise.ceilings import Ceilings, Share
-    from lotus.advise.tried_alternatives import Alternatives
+    from lotus.advise.alternatives.tried_alternatives import Alternatives
+    from lotus.advise.ceilings.ceiling_blocks import BlockProgress
+    from lotus.advise.ceilings.ceilings import Ceilings, Share
     from lotus.tune.search.trials.trial_rates import Speedup
 
 SCHEMA = 1

@@ -11,7 +11,7 @@ from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_tab
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lotus.advise.predicted_costs import CostRange, PipelineCost
+    from lotus.advise.costs.predicted_costs import CostRange, PipelineCost
 
 BUSY = 0.1  # part of the time in which a thread waits for a core
 

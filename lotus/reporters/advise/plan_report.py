@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lotus.advise.cache_plan import LEAST_SAVED, RAM
+from lotus.advise.caches.cache_plan import LEAST_SAVED, RAM
 from lotus.common.storage import files
 from lotus.common.text.formatting import MISSING, command, duration, plain, plural, share, size
 from lotus.reporters.advise import costs_report
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from lotus.advise.cache_plan import CachePlace, CachePlanning, Cut, Interval, Offer
-    from lotus.advise.cache_timing import CacheTiming, Ratio
+    from lotus.advise.caches.cache_plan import CachePlace, CachePlanning, Cut, Interval, Offer
+    from lotus.advise.caches.cache_timing import CacheTiming, Ratio
 
 SCHEMA = 1
 NO_FILES = (

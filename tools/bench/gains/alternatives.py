@@ -13,8 +13,8 @@ import statistics
 import sys
 from pathlib import Path
 
-from lotus.advise import applied_alternatives
-from lotus.advise.ceilings import ALL, EXACT
+from lotus.advise.alternatives import applied_alternatives
+from lotus.advise.ceilings.ceilings import ALL, EXACT
 from lotus.settings import tuned_file
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import AlternativeUse, Entry, Target, Tuned

@@ -3,7 +3,7 @@
 import os
 import shlex
 
-from lotus.advise.known_operations import has_alternatives
+from lotus.advise.alternatives.known_operations import has_alternatives
 from lotus.analysis.summary import LoaderSummary, Summary
 from lotus.analysis.verdict.advice.advice import PROGRAM
 from lotus.analysis.verdict.advice.remedy import PERSISTENT, PINNED, PREFETCH, WORKERS, Remedy

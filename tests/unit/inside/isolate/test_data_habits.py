@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from lotus.advise.known_advice import known_advice
+from lotus.advise.alternatives.known_advice import known_advice
 from lotus.inside.isolate import data_habits
 from lotus.inside.isolate.input_capture import Catcher
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lotus.advise.known_operations import KNOWN, has_alternatives
+from lotus.advise.alternatives.known_operations import KNOWN, has_alternatives
 from lotus.analysis.replay.gain_prediction import Prediction
 from lotus.analysis.summary import Summary, summarise
 from lotus.analysis.verdict.advice.remedy import CODE, Remedy

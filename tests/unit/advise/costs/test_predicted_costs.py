@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lotus.advise.predicted_costs import (
+from lotus.advise.costs.predicted_costs import (
     CostRecord,
     MeasuredCost,
     PipelineCost,

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lotus.advise.ceilings import (
+from lotus.advise.ceilings.ceilings import (
     ALL,
     EXACT,
     FREE,
@@ -21,7 +21,7 @@ from lotus.advise.ceilings import (
     Ceilings,
     Round,
 )
-from lotus.advise.fed_blocks import BlockTimer, FedBlock, Feeds
+from lotus.advise.ceilings.fed_blocks import BlockTimer, FedBlock, Feeds
 from lotus.common.text.formatting import duration, share
 from lotus.tune.program.program import TrialError
 from lotus.tune.search.trials.trial_rates import Speedup

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lotus.advise.predicted_costs import SAME_SIZE, CostRecord, measured_costs
+from lotus.advise.costs.predicted_costs import SAME_SIZE, CostRecord, measured_costs
 from lotus.common.storage import declared, files
 
 FORMAT = "lotus costs 1"

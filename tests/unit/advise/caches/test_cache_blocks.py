@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from lotus.advise import cache_blocks, planned_cache
-from lotus.advise.cache_timing import CacheTiming, EpochShares
+from lotus.advise.caches import cache_blocks, planned_cache
+from lotus.advise.caches.cache_timing import CacheTiming, EpochShares
 from lotus.inside.cache.sample_store import SampleStore
 from lotus.inside.tune.candidates.trial_requests import Feed, TrainedBatches
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Target
 from lotus.tune.program.program import TrialError, Watched
-from tests.unit.advise.test_cache_timing import planned, printed
+from tests.unit.advise.caches.test_cache_timing import planned, printed
 
 WRITTEN, ALL = EpochShares(0, 1), EpochShares(1, 0)
 TIMES = {"real": 1.0, "filling": 1.5, "cached": 0.2}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from lotus.advise.ceilings import ALL, EXACT, Ceilings
-from lotus.advise.tried_alternatives import WORTH, Alternatives
+from lotus.advise.alternatives.tried_alternatives import WORTH, Alternatives
+from lotus.advise.ceilings.ceilings import ALL, EXACT, Ceilings
 from lotus.inside.common import alternative_files
 from lotus.settings import tuned_file
 from lotus.settings.tuned_file import AlternativeUse, Entry, Tuned

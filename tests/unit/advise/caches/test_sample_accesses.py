@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lotus.advise.sample_accesses import SampleAccesses
+from lotus.advise.caches.sample_accesses import SampleAccesses
 from lotus.inside.isolate import access_order
 from lotus.inside.isolate.access_order import AccessOrder, UnknownOrderError
 

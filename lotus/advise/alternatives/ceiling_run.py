@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lotus.advise import applied_alternatives, tried_alternatives
-from lotus.advise.ceilings import Ceilings
-from lotus.advise.tried_alternatives import Alternatives
+from lotus.advise.alternatives import applied_alternatives, tried_alternatives
+from lotus.advise.alternatives.tried_alternatives import Alternatives
+from lotus.advise.ceilings.ceilings import Ceilings
 from lotus.common.errors import LotusError
 from lotus.mapping.isolated_runner import AlternativeTrials
 from lotus.recording.launcher import ProgramOutcome

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from lotus.advise import cache_decision, cache_plan, cache_timing
-from lotus.advise.cache_timing import CacheTiming, EpochRound, EpochShares
+from lotus.advise.caches import cache_decision, cache_plan, cache_timing
+from lotus.advise.caches.cache_timing import CacheTiming, EpochRound, EpochShares
 from lotus.reporters.advise import plan_report
 from lotus.reporters.base.console import plain_console
-from tests.unit.advise.test_cache_plan import chosen_of, cut
+from tests.unit.advise.caches.test_cache_plan import chosen_of, cut
 
 LEAST = cache_timing.LEAST_ROUNDS - 1
 ALL, WRITTEN = EpochShares(1, 0), EpochShares(0, 1)

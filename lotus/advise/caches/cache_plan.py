@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from lotus.advise.cache_timing import CacheTiming, EpochShares
-from lotus.advise.predicted_costs import PipelineCost
-from lotus.advise.sample_accesses import SampleAccesses
-from lotus.advise.shared_caches import OtherLoader, SharedCache
+from lotus.advise.caches.cache_timing import CacheTiming, EpochShares
+from lotus.advise.caches.sample_accesses import SampleAccesses
+from lotus.advise.caches.shared_caches import OtherLoader, SharedCache
+from lotus.advise.costs.predicted_costs import PipelineCost
 from lotus.common.numbers import bootstrap
 from lotus.common.numbers.array_types import Floats
 from lotus.common.storage import declared

@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from lotus.advise.cache_plan import DISK, RAM, CachePlace
+from lotus.advise.caches.cache_plan import DISK, RAM, CachePlace
 from lotus.common.errors import LotusError
 from lotus.common.machine import memory_headroom
 from lotus.common.text.formatting import size

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from lotus.advise import cache_plan, shared_caches
-from lotus.advise.cache_plan import DISK, RAM, CachePlanning
-from lotus.advise.shared_caches import SharedCache
+from lotus.advise.caches import cache_plan, shared_caches
+from lotus.advise.caches.cache_plan import DISK, RAM, CachePlanning
+from lotus.advise.caches.shared_caches import SharedCache
 from lotus.inside.cache.sample_store import SampleStore
 from lotus.reporters.advise import plan_report
-from tests.unit.advise.test_cache_plan import (
+from tests.unit.advise.caches.test_cache_plan import (
     GB,
     MB,
     MEMORY,

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from lotus.advise import applied_alternatives, ceiling_run, tried_alternatives
-from lotus.advise.ceiling_run import CeilingRun
-from lotus.advise.ceilings import Ceilings
+from lotus.advise.alternatives import applied_alternatives, ceiling_run, tried_alternatives
+from lotus.advise.alternatives.ceiling_run import CeilingRun
+from lotus.advise.ceilings.ceilings import Ceilings
 from lotus.common.errors import LotusError
 from lotus.inside.common import alternative_files
 from lotus.recording.launcher import ProgramOutcome
 from lotus.tune.session import subprocess_tuning
 from lotus.tune.session.subprocess_tuning import Tuning
-from tests.unit.advise.test_applied_alternatives import measured
-from tests.unit.advise.test_ceilings import Fed
+from tests.unit.advise.alternatives.test_applied_alternatives import measured
+from tests.unit.advise.ceilings.test_ceilings import Fed
 
 COMMAND = ["python", "train.py"]
 

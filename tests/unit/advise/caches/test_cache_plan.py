@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lotus.advise import cache_plan, cache_room, planned_cache
-from lotus.advise.cache_plan import DISK, RAM, CachePlace, CachePlanning
+from lotus.advise.caches import cache_plan, cache_room, planned_cache
+from lotus.advise.caches.cache_plan import DISK, RAM, CachePlace, CachePlanning
 from lotus.common.errors import LotusError
 from lotus.reporters.advise import plan_report
 from lotus.reporters.base.console import plain_console

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lotus.advise import code_change
-from lotus.advise.known_advice import known_advice
+from lotus.advise.alternatives import code_change
+from lotus.advise.alternatives.known_advice import known_advice
 from lotus.common.errors import LotusError
 from lotus.inside.common import alternative_files
 from lotus.mapping import isolated_runner

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lotus.advise import cost_library
-from tests.unit.advise.test_predicted_costs import CPU, operation
+from lotus.advise.costs import cost_library
+from tests.unit.advise.costs.test_predicted_costs import CPU, operation
 
 KEY = "0123456789abcdef" * 4
 

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lotus.advise.cache_timing import LEAST_ROUNDS, CacheTiming, EpochRound, EpochShares
-from lotus.advise.ceilings import REAL
-from lotus.advise.fed_blocks import BlockTimer, FedBlock, Feeds
+from lotus.advise.caches.cache_timing import LEAST_ROUNDS, CacheTiming, EpochRound, EpochShares
+from lotus.advise.ceilings.ceilings import REAL
+from lotus.advise.ceilings.fed_blocks import BlockTimer, FedBlock, Feeds
 from lotus.settings import sample_caches
 from lotus.tune.program.program import TrialError
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lotus.advise import code_change
-from lotus.advise.code_change import CodePlaces
+from lotus.advise.alternatives import code_change
+from lotus.advise.alternatives.code_change import CodePlaces
 
 SCRIPT = """\
 import torch

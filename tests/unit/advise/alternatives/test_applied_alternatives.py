@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from lotus.advise import applied_alternatives
-from lotus.advise.ceilings import ALL, EXACT, FREE, REAL, Ceilings, FedBlock
-from lotus.advise.tried_alternatives import Alternatives
+from lotus.advise.alternatives import applied_alternatives
+from lotus.advise.alternatives.tried_alternatives import Alternatives
+from lotus.advise.ceilings.ceilings import ALL, EXACT, FREE, REAL, Ceilings, FedBlock
 from lotus.reporters.advise import applied_report
 from lotus.reporters.base.console import plain_console
 from lotus.settings import tuned_file
 from lotus.settings.tuned_file import AlternativeUse
-from tests.unit.advise.test_ceilings import Fed
-from tests.unit.advise.test_tried_alternatives import several
+from tests.unit.advise.alternatives.test_tried_alternatives import several
+from tests.unit.advise.ceilings.test_ceilings import Fed
 
 SAME_VALUES, OTHER_VALUES = AlternativeUse("equal", True), AlternativeUse("near", False)
 

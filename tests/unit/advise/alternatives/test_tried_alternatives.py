@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from lotus.advise import tried_alternatives
-from lotus.advise.tried_alternatives import FOLDER, Alternatives, TriedAlternative
+from lotus.advise.alternatives import tried_alternatives
+from lotus.advise.alternatives.tried_alternatives import FOLDER, Alternatives, TriedAlternative
 from lotus.inside.common import alternative_files
 from lotus.inside.isolate.alternative_bench import (
     AlternativeBench,

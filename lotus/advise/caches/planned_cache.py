@@ -8,17 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lotus.advise import (
-    cache_blocks,
-    cache_decision,
-    cache_plan,
-    cache_room,
-    cost_library,
-    shared_caches,
-)
-from lotus.advise.cache_plan import CachePlace, CachePlanning, Cut, Offer, PlannedSet
-from lotus.advise.cache_timing import CacheTiming
-from lotus.advise.predicted_costs import PipelineCost, pipeline_cost
+from lotus.advise.caches import cache_blocks, cache_decision, cache_plan, cache_room, shared_caches
+from lotus.advise.caches.cache_plan import CachePlace, CachePlanning, Cut, Offer, PlannedSet
+from lotus.advise.caches.cache_timing import CacheTiming
+from lotus.advise.costs import cost_library
+from lotus.advise.costs.predicted_costs import PipelineCost, pipeline_cost
 from lotus.common.errors import LotusError
 from lotus.common.machine import host, memory_headroom
 from lotus.common.terminal.stderr import say

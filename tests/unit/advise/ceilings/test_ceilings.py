@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from lotus.advise import ceiling_blocks
-from lotus.advise.ceilings import ALL, EXACT, FREE, REAL, SAME, UNSENT, Ceilings, FedBlock
+from lotus.advise.ceilings import ceiling_blocks
+from lotus.advise.ceilings.ceilings import ALL, EXACT, FREE, REAL, SAME, UNSENT, Ceilings, FedBlock
 from lotus.inside.tune.candidates.trial_requests import Feed, Reply, Request, TrainedBatches
 from lotus.reporters.advise import ceilings_report
 from lotus.reporters.base.console import plain_console

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from lotus.advise.cache_plan import LEAST_SAVED, CachePlanning
-from lotus.advise.cache_timing import CacheTiming, Ratio
+from lotus.advise.caches.cache_plan import LEAST_SAVED, CachePlanning
+from lotus.advise.caches.cache_timing import CacheTiming, Ratio
 from lotus.common.text.formatting import duration, plural
 
 # Share of a loop's time in waits for data, below which the step sets the pace.

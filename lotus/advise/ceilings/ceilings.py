@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lotus.advise.fed_blocks import FedBlock
+from lotus.advise.ceilings.fed_blocks import FedBlock
 from lotus.common.numbers.statistics import t_quantile
 from lotus.common.text.formatting import factor_between
 from lotus.tune.program.program import Watched

@@ -1,0 +1,1 @@
+"""Alternatives to a program's operations: tried, applied, and shown as changes of its code."""

@@ -1,0 +1,1 @@
+"""The choice of a cache of samples: measured, planned, and compared in training."""

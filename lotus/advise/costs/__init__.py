@@ -1,0 +1,1 @@
+"""Costs of operations that earlier plans on this machine have measured."""
