@@ -49,14 +49,10 @@ from lotus.tune.search.trials.trial_rates import Checked, Speedup
 from native_map.paper import paper_mapping as maps
 from tests.logs import MS, RunBuilder
 from tests.unit import machines, sampled_program, sides
-from tests.unit.advise import (
-    test_cache_plan,
-    test_cache_timing,
-    test_ceilings,
-    test_predicted_costs,
-    test_shared_caches,
-    test_tried_alternatives,
-)
+from tests.unit.advise.alternatives import test_tried_alternatives
+from tests.unit.advise.caches import test_cache_plan, test_cache_timing, test_shared_caches
+from tests.unit.advise.ceilings import test_ceilings
+from tests.unit.advise.costs import test_predicted_costs
 from tests.unit.analysis.attached.tables import test_counted_threads, test_sampled_functions
 from tests.unit.analysis.ranks import test_rank_verdict
 from tests.unit.attach import test_attached_run
