@@ -52,13 +52,13 @@ def busy(count: int) -> Iterator[None]:
 def seconds(command: Sequence[str], env: Mapping[str, str]) -> float:
     """Return the sum of the loop times that an untraced run of a program prints.
 
-    Raises RuntimeError if lotus says that it has not applied a setting.
+    Raises RuntimeError if lotus says that the loader keeps its own settings.
     """
     completed = subprocess.run(
         command,
         env={**os.environ, **env}, capture_output=True, text=True, check=True, timeout=_LIMIT_S,
     )  # fmt: skip
-    if "was not applied" in completed.stderr:
+    if "keeps its own settings" in completed.stderr:
         raise RuntimeError(completed.stderr)
     lines = [
         line.split()[1] for line in completed.stdout.splitlines() if line.startswith("seconds ")
@@ -88,10 +88,10 @@ def diagnosed(program: Path, kept: Path | None) -> tuple[dict[str, Any], dict[st
     return document["verdict"], document["loaders"][0]["settings"], words
 
 
-def followed(program: Path, settings: Mapping[str, Any], remedy: Mapping[str, Any]) -> float:
+def followed(program: Path, settings: Mapping[str, Any], remedy: Mapping[str, Any]) -> float | None:
     """Return the speed-up of a program with a remedy, in one pair of untraced runs.
 
-    0.0 if the program ends with an error with it.
+    0.0 if the program ends with an error with it. None if `lotus run` cannot apply it.
     """
     before = seconds([sys.executable, str(program)], {})
     command = [sys.executable, str(program)]
@@ -111,6 +111,9 @@ def followed(program: Path, settings: Mapping[str, Any], remedy: Mapping[str, An
         except subprocess.CalledProcessError as error:
             print(f"{program.stem} failed with the next step:\n{error.stderr}", file=sys.stderr)
             return 0.0
+        except RuntimeError as error:
+            print(error, file=sys.stderr)
+            return None
 
 
 def advised(cause: Mapping[str, Any]) -> str:
@@ -139,7 +142,8 @@ def row_of(
     ]
     remedy = first["remedy"]
     trials = follow if remedy["setting"] or remedy["environment"] else 0
-    tried = [followed(program, settings, remedy) for _ in range(trials)]
+    pairs_with_it = (followed(program, settings, remedy) for _ in range(trials))
+    tried = [gain for gain in pairs_with_it if gain is not None]
     named = first["kind"] in label["kinds"] and re.search(label["names"], first["title"])
     noted = re.search(label["note"], text)
     return {
