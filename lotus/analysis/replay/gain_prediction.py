@@ -32,6 +32,9 @@ _LEAST_HELPERS = 0.2  # cores that a step's other threads use: it computes in se
 # and, on a busy machine, up to 4.6 (tools/bench/results/gains.md, two workers beside torch's two
 # threads on two cores).
 _SHARED_STEP, _SHARED_STEP_AT_WORST = 2.0, 4.5
+# What the making of batches takes in the main process, as a part of what it took in workers, and
+# steps of what they took beside them, without delay.
+_LESS_MAKING, _MORE_MAKING, _QUICKER_STEPS = 0.75, 1.5, 0.9
 
 
 @dataclass(frozen=True)
@@ -39,13 +42,14 @@ class Prediction:
     """The speed-up of the loop, with its 95 % interval; NaN: not predictable.
 
     `at_best`: it may be anything less, as where it is not known whether the source of the data
-    serves as many workers at once.
+    serves as many workers at once. `by_sums`: by sums of times, and not by a replay of the batches.
     """
 
     gain: float = math.nan
     low: float = math.nan
     high: float = math.nan
     at_best: bool = False
+    by_sums: bool = False
 
     @property
     def is_possible(self) -> bool:
@@ -94,6 +98,29 @@ class GainPrediction:
         saved = total(spent) * (1.0 - 1.0 / len(epochs))
         # A kept worker's epoch still begins with a first batch; a start may slow the next batches.
         return Prediction(loop / (loop - saved), 1.0, loop / (loop - total(spent)))
+
+    def without_start_ups(self) -> Prediction:
+        """Predict the gain of no workers, where starting them takes far longer than all batches.
+
+        By sums, as there may be too few batches to replay: of the steps, and of what the making of
+        batches takes on a core.
+        """
+        scope, batches = self._scope, self._scope.batches
+        fetch, delay = (float_column(batches, name) for name in ("fetch_ns", "run_delay_ns"))
+        making = total(fetch) - total(np.minimum(np.nan_to_num(delay), fetch))
+        last = self._last_steps_ns()
+        steps = total(float_column(scope.waits, "step_ns")) + last
+        delayed = total(float_column(scope.waits, "step_run_delay_ns"))
+        if scope.partial or len(scope.ranks) > 1 or not steps + making > 0:
+            return UNKNOWN
+        loop = self._loop_ns + last
+        least = _QUICKER_STEPS * (steps - delayed) + _LESS_MAKING * making
+        return Prediction(
+            loop / (steps + making),
+            loop / (steps + _MORE_MAKING * making),
+            loop / least,
+            by_sums=True,
+        )
 
     @cached_property
     def _loop_times(self) -> pd.DataFrame:

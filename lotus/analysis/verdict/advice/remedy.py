@@ -94,9 +94,14 @@ def set_workers(
     return Remedy(setting, expected=expected, changes=changes)
 
 
-def no_workers(circumstances: Circumstances) -> Remedy:
-    """Return the remedy of making batches in the main process."""
+def no_workers(circumstances: Circumstances, start_up: bool = False) -> Remedy:
+    """Return the remedy of making batches in the main process.
+
+    `start_up`: to start the workers takes far longer than to make all batches.
+    """
     expected = circumstances.predict.with_workers(0) if circumstances.predict else UNKNOWN
+    if start_up and circumstances.replayed:
+        expected = circumstances.replayed.without_start_ups()
     changes: dict[Part, Direction] = {"num_workers": "fewer", "persistent_workers": "off"}
     return Remedy({WORKERS: 0}, expected=expected, changes=changes)
 

@@ -34,20 +34,21 @@ def expected(remedy: Remedy) -> str:
     gain = remedy.expected
     if not gain.is_possible:
         return _NOT_PREDICTED if remedy.setting or remedy.environment else ""
+    by = "by this run's times" if gain.by_sums else "by a replay of its batches"
     between = f"{factor(gain.low)} to {factor(gain.high)} times as fast"
     if gain.high > _TELLS_NOTHING * gain.low and not gain.at_best:
-        return "cannot be told by a replay of its batches: these are too few"
+        return f"cannot be told {by}: these are too few"
     if gain.high > _WIDE * gain.low and not gain.at_best:
-        return f"{between}, by a replay of its batches: these are too few to say more"
+        return f"{between}, {by}: these are too few to say more"
     if not gain.is_shown and not gain.at_best:
-        return f"not shown to help by a replay of its batches ({between}): try it first"
+        return f"not shown to help {by} ({between}): try it first"
     text = f"{'at most ' if gain.at_best else ''}{factor(gain.gain)} times as fast"
     if not remedy.setting.get(WORKERS, 1):
         # A replay does not know that workers no longer slow down the steps.
-        return f"at least {factor(gain.low)} times as fast, by a replay of its batches"
+        return f"at least {factor(gain.low)} times as fast, {by}"
     if gain.high - gain.low >= _NARROW and not gain.at_best:
         text += f" ({factor(gain.low)} to {factor(gain.high)})"
-    return f"{text}, by a replay of its batches"
+    return f"{text}, {by}"
 
 
 def expected_in_run(remedy: Remedy, loader: LoaderSummary, summary: Summary) -> str:

@@ -300,6 +300,20 @@ def test_the_steps_of_epochs_that_are_left_after_one_batch_are_part_of_the_loop(
     assert expected.low <= expected.gain <= expected.high
 
 
+def test_the_gain_of_no_workers_is_at_least_what_is_said_where_their_start_takes_longest() -> None:
+    plan: dict[str, object] = {"operations": {"Cheap": 0.5}, "collate": 0.1, "step": 4.0}
+    run = loop(**plan, spawn=300.0, batches=6, epochs=4)
+    alone = took(run) / took(loop(**plan, batches=6, epochs=4, workers=0))
+    cause = first(run)
+    expected = cause.remedy.expected
+    assert cause.remedy.setting == {"num_workers": 0}
+    assert expected.low <= alone <= expected.high
+    assert expected.gain == pytest.approx(alone, rel=0.1)
+    assert trial.expected(cause.remedy).endswith("times as fast, by this run's times")
+    run.manifest["every"] = 2
+    assert not GainPrediction(scopes(run)[0], 8.0).without_start_ups().is_possible
+
+
 def test_a_replay_takes_batches_in_order_and_begins_steps_together() -> None:
     made = np.full((6, 2), 10.0)
     made[:, 1] = 30.0

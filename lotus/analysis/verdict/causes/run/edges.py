@@ -123,7 +123,7 @@ def _against_startup(charge: Charge, circumstances: Circumstances) -> Advice:
             f"Making all batches takes {duration(evidence['making_ns'])} altogether, far less than "
             f"starting the workers once ({duration(once)}): set {without_workers(circumstances)}, "
             f"and the main process makes them itself.{_kept_instead(circumstances)}",
-            no_workers(circumstances).or_code(circumstances.call_site),
+            no_workers(circumstances, start_up=True).or_code(circumstances.call_site),
         )
     if again and circumstances.times_created > 1:
         where = f" at {circumstances.call_site}" if circumstances.call_site else ""
