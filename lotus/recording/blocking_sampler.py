@@ -53,7 +53,8 @@ _MOST_ROWS = 5000
 _LARGE_SHARE, _BINDING_SHARE, _LOCKED_SHARE = 0.25, 0.75, 0.2
 _NOT_WRITTEN = (
     "what threads were blocked in, memory and the load of the machine are not known: lotus writes "
-    "down what it observed from outside as the program ends, and it still runs or was killed"
+    "down what it observed from outside as the program ends, and it still runs or was killed, or "
+    "had no room for it"
 )
 _OTHERWISE = {
     state_page.COLLATE: IN_COLLATE,

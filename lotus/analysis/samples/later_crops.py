@@ -24,6 +24,7 @@ def crops_by_order(operations: pd.DataFrame, called: Container[str]) -> dict[str
     """Return the same from `Run.operations`, for the operations in `called`."""
     if not len(operations):
         return {}
+    operations = operations[(operations["kind"] == "transform").to_numpy()]  # not decoding
     names, parents = operations["operation"].astype(str), operations["parent"].astype(str)
     places: dict[str, set[int]] = {}
     for name, parent, index in zip(names, parents, int_column(operations, "index"), strict=True):

@@ -30,13 +30,14 @@ class ProcessMemory:
         self._due_ns: dict[int, int] = {}  # pid -> when it is read next
         self._distance_ns: dict[int, int] = {}  # pid -> from that reading to the next one
         self._begun_ns, self._cost_ns = time.monotonic_ns(), 0
+        self._saves_until_ns = 0  # for a reading that costs more than is left
         self._times = 1  # readings are made so many times as rarely, once some were dropped
 
     def read(self, processes: Iterable[tuple[int, int]]) -> None:
         """Read the one of these processes (pid, worker) that has been due for longest."""
         now = time.monotonic_ns()
         credit = _AT_ONCE_NS + _SHARE * (now - self._begun_ns) - self._cost_ns
-        if credit < 0:
+        if credit < 0 or now < self._saves_until_ns:
             return
         due, pid, worker = min(
             ((self._due_ns.get(pid, 0), pid, worker) for pid, worker in processes),
@@ -54,7 +55,8 @@ class ProcessMemory:
                 self.rows.append([now, pid, worker, *_sizes(pid), _descriptor_limit(pid)])
                 self._distance_ns[pid] = min(2 * distance_ns, _LONGEST_NS)
             elif expected_ns <= _AT_ONCE_NS:
-                self._due_ns[pid] = now + _AGAIN_NS  # by then, enough of the budget may be left
+                # Smaller processes would use up what a large one needs.
+                self._due_ns[pid], self._saves_until_ns = due, now + _AGAIN_NS
         self._cost_ns += time.thread_time_ns() - begun_ns
         if len(self.rows) >= _MOST:
             self.rows = _thinned(self.rows)

@@ -54,7 +54,7 @@ def _ran(words: Sequence[object]) -> str:
 def _ending(summary: Summary) -> str:
     manifest = summary.manifest
     if manifest.get("state") == "running":
-        return "still running, or lotus was killed"
+        return "still running, or lotus was killed or could not write its end"
     code, kills = manifest.get("exit_code"), manifest.get("memory_kills")
     how = f"exit code {code}" if code else ""
     if manifest.get("signal"):

@@ -22,6 +22,7 @@ _TELLS_NOTHING = 100.0  # the same: it says nothing
 _ALIKE = 0.9  # of a gain: another one is as good as the same
 _NO_TRIAL = (OTHERS.kind, AFFINITY.kind)  # nothing in the program is to be changed
 _NOT_PREDICTED = "not predictable from this run"
+_NEW = ("NEW", *(f"NEW{number}" for number in range(2, 10)))  # of a run to compare with
 _SWEPT = {WORKERS: "--workers", PREFETCH: "--prefetch"}
 _SWITCHED = {PERSISTENT: "--persistent", PINNED: "--pin-memory"}
 
@@ -132,7 +133,8 @@ def _compare(summary: Summary) -> tuple[str, str]:
     """Return where to record, and the command that compares this run with that one."""
     if os.path.basename(os.path.dirname(os.path.abspath(summary.path))) == RUNS:
         return "", "lotus compare"
-    return " -o NEW", f"lotus compare {plain(shlex.quote(summary.path))} NEW"
+    new = next((name for name in _NEW if not os.path.exists(name)), _NEW[0])
+    return f" -o {new}", f"lotus compare {plain(shlex.quote(summary.path))} {new}"
 
 
 def _folder(summary: Summary) -> str:

@@ -8,8 +8,11 @@ from lotus.analysis.samples.later_crops import crops_by_order
 
 def rows(*names: str, parent: str = "") -> pd.DataFrame:
     return pd.DataFrame(
-        [(name, parent, index) for index, name in enumerate(names)],
-        columns=["operation", "parent", "index"],
+        [
+            (name, parent, index, "loader" if name.startswith("decode") else "transform")
+            for index, name in enumerate(names)
+        ],
+        columns=["operation", "parent", "index", "kind"],
     )
 
 
@@ -30,6 +33,7 @@ def test_the_first_crop_behind_an_operation_is_found() -> None:
     "tables",
     [
         (rows("Resize", "ColorJitter"),),
+        (rows("decode (default_loader)", "Resize"),),
         (rows("a:ColorJitter"), rows("x", "b:Resize")),  # of another attribute
         (rows("ColorJitter", "Resize"), rows("Resize", "ColorJitter")),  # places differ
         (rows("ColorJitter"), rows("x", "Resize", parent="RandomApply")),

@@ -73,6 +73,25 @@ def test_costly_readings_are_rare(clock: list[int]) -> None:
     assert [row[1] for row in memory.rows] == [11]
 
 
+def test_small_processes_leave_a_large_one_its_readings(
+    clock: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, begun, used = ProcessMemory(), clock[0], [0]
+    monkeypatch.setattr(process_memory.time, "thread_time_ns", lambda: used[0])
+
+    def sizes(pid: int) -> tuple[int, ...]:
+        used[0] += round(pid * process_memory._NS_PER_BYTE)
+        return (pid, 0, 0, 0, 0)
+
+    monkeypatch.setattr(process_memory, "_sizes", sizes)
+    large = 6 << 30  # most of what may be used at once
+    while clock[0] < begun + 300 * 10**9:
+        memory.read([(large, -1), *((1 << 28, worker) for worker in range(1))])
+        clock[0] += 4 * 10**7
+    last = max(row[0] for row in memory.rows if row[1] == large)
+    assert last > begun + 200 * 10**9
+
+
 @pytest.mark.parametrize("processes", [2, 3, 4])
 def test_readings_are_bounded_and_each_process_keeps_its_own(
     clock: list[int], processes: int
