@@ -45,6 +45,7 @@ from lotus.analysis.verdict.worker_balance import idle_share, rank_table, worker
 from lotus.common.terminal.progress import Advance
 from lotus.common.text import redaction
 from lotus.common.text.formatting import command
+from lotus.format.process_reports import FAULT
 
 # A data set that makes loaders of its own may make thousands.
 MOST_LOADERS = 32
@@ -172,6 +173,7 @@ def summarise(
             for scope in scopes(run, chosen, advance, partials)
         ]
     )
+    summaries = [_with_fault(loader, table(run, "lost")) for loader in summaries]
     stills = [standstill(run, loader.scope) for loader in summaries]
     first = next((place for place, still in enumerate(stills) if still is not None), 0)
     summaries = [*summaries[first : first + 1], *summaries[:first], *summaries[first + 1 :]]
@@ -192,6 +194,22 @@ def summarise(
         no_stacks=str(getattr(run, "no_stacks", "")),
         still=stills[first] if stills else None,
     )
+
+
+def _with_fault(loader: LoaderSummary, lost: pd.DataFrame) -> LoaderSummary:
+    """Return the summary with a sentence on a fault that ended its recording, as a full disk."""
+    if not len(lost):
+        return loader
+    mine = np.isin(int_column(lost, "pid"), int_column(loader.scope.epochs, "pid"))
+    faults = [str(what) for what in lost["what"][mine] if str(what).startswith(FAULT)]
+    if not faults:
+        return loader
+    told = (
+        f"lotus stopped recording before the loop ended ({faults[0].removeprefix(FAULT)}): all "
+        "that is said here is of the part before."
+    )
+    judged = replace(loader.verdict, flaws=(told, *loader.verdict.flaws))
+    return replace(loader, verdict=judged)
 
 
 def _by_waiting(run: RunLike, loaders: list[int]) -> list[int]:

@@ -8,6 +8,7 @@ from lotus.common.storage import files
 from lotus.common.text import redaction
 
 NAME = "processes.jsonl"
+FAULT = "tracer fault: "  # what precedes the error that ended the recording of a process
 # Two lines per Python process: enough for a job of 50,000 processes.
 _MOST_LINES = 100_000
 _MOST = 32 << 20  # bytes

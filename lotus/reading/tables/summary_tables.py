@@ -445,7 +445,7 @@ def processes(path: Path, lost: list[Lost]) -> pd.DataFrame:
             process["torch_ns"] = event["time_ns"] if is_a(event.get("time_ns"), int) else None
         elif event.get("event") == "fault":
             faults += 1
-            what = f"tracer fault: {event.get('error')}"[:400]
+            what = f"{process_reports.FAULT}{event.get('error')}"[:400]
             lost.append(Lost(what if faults <= _MOST_FAULTS else "tracer fault", pid, 1, 0))
     if unreadable:
         lost.append(Lost("unreadable line of processes.jsonl", -1, unreadable, unreadable_bytes))

@@ -86,7 +86,7 @@ def test_small_processes_leave_a_large_one_its_readings(
     monkeypatch.setattr(process_memory, "_sizes", sizes)
     large = 6 << 30  # most of what may be used at once
     while clock[0] < begun + 300 * 10**9:
-        memory.read([(large, -1), *((1 << 28, worker) for worker in range(1))])
+        memory.read([(large, -1), *(((1 << 28) + worker, worker) for worker in range(6))])
         clock[0] += 4 * 10**7
     last = max(row[0] for row in memory.rows if row[1] == large)
     assert last > begun + 200 * 10**9
