@@ -37,11 +37,11 @@ def summary(
     if left is None or waits == f"{inputs:.0%}":
         text = f"The loop waits for data {waits}{interval} of its time"
     else:
-        text = f"The loop waits for data {inputs:.0%}{interval} of its time, and "
-        text += f"{waits} without the time that other programs took"
+        text = f"The loop waits for data {inputs:.0%}{interval} of its time; "
+        text += f"without the time that other programs took, {waits}"
     if kind == "consumer-bound":
-        of_that = "" if left is None else " of that"
-        text += f"{unclear}; the training step takes {taken:.0%}{of_that}"
+        also = "; the" if left is None else ", and the"
+        text += f"{unclear}{also} training step takes {taken:.0%}"
     also = f" Start-up and shut-down take {edges:.0%}." if edges >= _MUCH_AT_EDGES else ""
     return f"{text}.{also}"
 

@@ -60,7 +60,7 @@ def test_without_workers_others_take_as_much_of_the_step() -> None:
     # THEN as much of what they left is waits, and the list says what they took of both
     assert judged.input_share == alone.input_share == pytest.approx(2 / 3, abs=0.05)
     _, _, waits = judged.summary.partition("waits for data ")
-    left = waits.partition(" of its time, and ")[2] or waits  # said once where both are the same
+    left = waits.partition(" other programs took, ")[2] or waits  # said once where both are the same
     assert int(left.split("%")[0]) / 100 == pytest.approx(judged.input_share, abs=0.03)
     shares = {cause.kind: cause.share for cause in judged.causes}
     assert shares["other-programs"] == pytest.approx(0.75, abs=0.03)
@@ -75,7 +75,7 @@ def test_what_the_degree_is_judged_by_is_said(making: float, delay: float) -> No
     run.waits["step_run_delay_ns"] = (delay * run.waits["step_ns"]).astype(np.int64)
     judged = verdict(scopes(used_by_others(run))[0])
     assert judged.degree == "highly"
-    left = judged.summary.partition(" of its time, and ")[2]
+    left = judged.summary.partition(" other programs took, ")[2]
     assert int(left.split("%")[0]) > 20
 
 
