@@ -60,7 +60,9 @@ def test_without_workers_others_take_as_much_of_the_step() -> None:
     # THEN as much of what they left is waits, and the list says what they took of both
     assert judged.input_share == alone.input_share == pytest.approx(2 / 3, abs=0.05)
     _, _, waits = judged.summary.partition("waits for data ")
-    left = waits.partition(" other programs took, ")[2] or waits  # said once where both are the same
+    left = (
+        waits.partition(" other programs took, ")[2] or waits
+    )  # said once where both are the same
     assert int(left.split("%")[0]) / 100 == pytest.approx(judged.input_share, abs=0.03)
     shares = {cause.kind: cause.share for cause in judged.causes}
     assert shares["other-programs"] == pytest.approx(0.75, abs=0.03)
