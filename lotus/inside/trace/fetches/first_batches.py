@@ -177,7 +177,8 @@ def values_of(batch: Any) -> tuple[int, float | None]:
     for tensor in itertools.islice(_tensors_of(batch, _DEPTH), _MOST_ITEMS):
         size = tensor.numel() * tensor.element_size()
         doubles += size if tensor.dtype is torch.float64 else 0
-        if tensor.numel() >= _SOME_VALUES and tensor.is_contiguous():
+        on_cpu = tensor.device.type == "cpu"  # no other device is waited for
+        if on_cpu and tensor.numel() >= _SOME_VALUES and tensor.is_contiguous():
             # An odd distance, as rows are mostly of an even length.
             some = tensor.detach().reshape(-1)[:: tensor.numel() // _SOME_VALUES | 1]
             zeros += size * float((some == 0).sum()) / some.numel()
