@@ -50,7 +50,10 @@ def hook(function: _Function) -> _Function:
 
 
 def ours(frame_or_traceback: Any) -> bool:
-    code: CodeType = getattr(frame_or_traceback, "tb_frame", frame_or_traceback).f_code
+    return is_our_code(getattr(frame_or_traceback, "tb_frame", frame_or_traceback).f_code)
+
+
+def is_our_code(code: CodeType) -> bool:
     return code.co_filename == HOOK_FILE or code.co_filename.startswith(_HERE)
 
 

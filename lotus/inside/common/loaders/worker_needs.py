@@ -10,6 +10,7 @@ import itertools
 import os
 from types import CodeType, FunctionType, MethodType
 
+from ..guard import is_our_code
 from ..object_attributes import attributes
 from .code_origin import is_installed
 
@@ -43,7 +44,7 @@ def workers_needed_at(loader: Any) -> str:
     """
     values = attributes(loader)
     prepares = _code_of(values.get("worker_init_fn"))
-    if prepares is not None and not is_installed(prepares.co_filename):
+    if prepares is not None and _is_programs(prepares):
         prepares_more = any(not _SEEDING.issuperset(_names(code)) for code in _codes(prepares))
         if prepares_more:
             return _place(prepares)
@@ -60,11 +61,15 @@ def _asking(kind: type) -> Iterator[CodeType]:
     for cls in kind.__mro__:
         for function in vars(cls).values():
             code = _code_of(function)
-            if code is None or is_installed(code.co_filename):
+            if code is None or not _is_programs(code):
                 continue
             for each in _codes(code):
                 if _ASKS in each.co_names and not _tests_none(each):
                     yield each
+
+
+def _is_programs(code: CodeType) -> bool:
+    return not (is_our_code(code) or is_installed(code.co_filename))
 
 
 def _code_of(function: Any) -> CodeType | None:

@@ -70,6 +70,13 @@ def test_code_of_libraries_is_left_alone(monkeypatch):
     assert needed(opens, Divided()) == ""
 
 
+def test_what_lotus_itself_puts_in_is_no_code_of_the_program():
+    from lotus.inside.apply.worker_start import WorkerInit
+
+    assert needed(WorkerInit(1, None)) == ""
+    assert needed(worker_needs.workers_needed_at) == ""
+
+
 class Divided:
     def __iter__(self):
         info = get_worker_info()
