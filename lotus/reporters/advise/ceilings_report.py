@@ -153,6 +153,8 @@ def _times(speedup: Speedup | None) -> str:
         return MISSING
     if speedup.low > MOST:
         return f"more than {MOST:.0f}"
+    if speedup.tells_nothing:
+        return "cannot be told"
     return factor_between(speedup.mean, speedup.low, speedup.high)
 
 

@@ -17,6 +17,7 @@ from lotus.reporters.advise import ceilings_report
 from lotus.reporters.base.console import plain_console
 from lotus.settings.space import Setting
 from lotus.tune.program.program import TrialError, Watched
+from lotus.tune.search.trials.trial_rates import Speedup
 from tests.unit.trained_program import Trains
 
 STORAGE, MAKING, SENDING, BESIDE, STEP = 0.004, 0.010, 0.003, 0.002, 0.020  # seconds of a batch
@@ -284,6 +285,11 @@ def test_the_report_ends_with_the_sentence() -> None:
     for name in ("storage", "making", "slowed step", "step", "data always ready"):
         assert any(line.strip().startswith(name) for line in lines)
     assert max(map(len, lines)) <= 100
+
+
+def test_an_interval_that_holds_any_result_is_not_printed() -> None:
+    assert ceilings_report._times(Speedup(1.78, 0.001, 13332.0, 3)) == "cannot be told"
+    assert ceilings_report._times(Speedup(1.78, 1.5, 2.1, 3)) == "1.78 (1.50 to 2.10)"
 
 
 def test_progress_is_a_bar_or_a_line_a_round(
