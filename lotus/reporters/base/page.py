@@ -19,6 +19,7 @@ from lotus.common.errors import LotusError
 from lotus.common.storage import files
 from lotus.common.text.formatting import plain
 from lotus.reporters.base.grey_cells import GreyCell
+from lotus.reporters.base.labelled_text import LabelledText
 
 # Okabe and Ito, "Color Universal Design" (2008), without black: distinct for colour-blind readers.
 COLOURS = ("#0072B2", "#E69F00", "#56B4E9", "#CC79A7", "#009E73", "#D55E00", "#F0E442", "#999999")
@@ -164,6 +165,10 @@ def _escape(text: str) -> str:
 
 
 def _part(part: str | Table | Chart) -> str:
+    if isinstance(part, LabelledText):
+        words = _escape(part.words)
+        words = f"<code>{words}</code>" if part.is_command else words
+        return f"<p><b>{_escape(part.label)}:</b> {words}</p>\n"
     if isinstance(part, str):
         return f"<p>{_escape(part)}</p>\n"
     if isinstance(part, Table):

@@ -18,6 +18,7 @@ from lotus.common.text.formatting import amount, brief_command, duration, plain,
 from lotus.reading.run import Run
 from lotus.reporters.base import page
 from lotus.reporters.base.console import LEFT, RIGHT, rows_of
+from lotus.reporters.base.labelled_text import LabelledText
 from lotus.reporters.base.page import Chart, Section, Table
 from lotus.reporters.map import map_charts, map_report
 from lotus.reporters.ranks import rank_charts
@@ -92,18 +93,20 @@ def _verdict(summary: Summary, loader: LoaderSummary, judged: Verdict) -> list[s
     parts += judged.flaws
     if judged.causes:
         first = judged.causes[0]
-        text = f"First cause: {first.title}, {coverage.share_words(first, judged)}."
+        text = f"{first.title}, {coverage.share_words(first, judged)}."
         text += f" {coverage.rival_words(judged)}" if judged.as_large else ""
         again = first.reason in judged.flaws
-        parts.append(f"{text} {first.reason}" if first.reason and not again else text)
+        text = f"{text} {first.reason}" if first.reason and not again else text
+        parts.append(LabelledText("First cause", text))
         gain = trial.expected_in_run(first.remedy, loader, summary)
-        parts.append(f"Next step: {first.advice}" + (f" Expected: {gain}." if gain else ""))
+        advice = first.advice + (f" Expected: {gain}." if gain else "")
+        parts.append(LabelledText("Next step", advice))
         for number, words in next_steps.later_steps(judged):
             parts.append(f"Step {number}, {words}")
     if following := trial.trial_command(summary):
-        parts.append(f"next: {following}")
+        parts.append(LabelledText("next", following, is_command=True))
     if judged.ruled_out:
-        parts.append(f"Ruled out: {', '.join(judged.ruled_out)}.")
+        parts.append(LabelledText("Ruled out", f"{', '.join(judged.ruled_out)}."))
     parts += list(coverage.loader_lines(loader))
     parts.append(
         f"{coverage.rate(loader)}, "

@@ -3,6 +3,7 @@
 from lotus.analysis.attached.verdict.sampled_verdict import AttachedSummary, LoopSummary
 from lotus.common.text.formatting import plain, share
 from lotus.reporters.base.console import LEFT, RIGHT, rows_of
+from lotus.reporters.base.labelled_text import LabelledText
 from lotus.reporters.base.page import Chart, Section, Table
 from lotus.reporters.run.attached import attached_counters, attached_functions, attached_report
 from lotus.reporters.run.charts import loader_charts
@@ -20,10 +21,10 @@ def heading(summary: AttachedSummary) -> Section:
     parts: Parts = [judged.summary, *([judged.doubt] if judged.doubt else []), *judged.flaws]
     if judged.causes:
         first = judged.causes[0]
-        text = f"First cause: {first.title}, {coverage.share_words(first, judged)}. {first.reason}"
-        parts += [text.strip(), f"Next step: {first.advice}"]
+        text = f"{first.title}, {coverage.share_words(first, judged)}. {first.reason}".strip()
+        parts += [LabelledText("First cause", text), LabelledText("Next step", first.advice)]
     if judged.ruled_out:
-        parts.append(f"Ruled out: {', '.join(judged.ruled_out)}.")
+        parts.append(LabelledText("Ruled out", f"{', '.join(judged.ruled_out)}."))
     wall = attached_report.time_parts(summary)
     if wall:
         parts.append(loader_charts.run_time(wall))

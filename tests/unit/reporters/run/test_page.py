@@ -13,6 +13,7 @@ import pytest
 
 from lotus.common.errors import LotusError
 from lotus.reporters.base import page
+from lotus.reporters.base.labelled_text import LabelledText
 from lotus.reporters.base.page import Chart, Section, Table
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\x1b[31m\u202e&amp;\"'"
@@ -56,8 +57,21 @@ def parsed(text: str) -> Seen:
     return seen
 
 
+def test_a_label_is_bold_and_a_command_is_code() -> None:
+    step, command = LabelledText("Next", "a: b"), LabelledText("next", "lotus x", is_command=True)
+    assert (step, step.words) == ("Next: a: b", "a: b")
+    text = text_of(Section("s", [step, command]))
+    assert "<p><b>Next:</b> a: b</p>" in text
+    assert "<p><b>next:</b> <code>lotus x</code></p>" in text
+
+
 def test_names_stay_text() -> None:
-    parts = [HOSTILE, chart(title=HOSTILE), Table([(HOSTILE, "left")], [[HOSTILE]])]
+    parts = [
+        HOSTILE,
+        LabelledText(HOSTILE, HOSTILE, is_command=True),
+        chart(title=HOSTILE),
+        Table([(HOSTILE, "left")], [[HOSTILE]]),
+    ]
     text = text_of(Section(HOSTILE, parts), title=HOSTILE, document={HOSTILE: HOSTILE})
     seen = parsed(text)
     plain = parsed(text_of(Section("t", ["t", chart(), Table([("t", "left")], [["t"]])])))
