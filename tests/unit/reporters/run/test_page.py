@@ -74,7 +74,9 @@ def test_names_stay_text() -> None:
     ]
     text = text_of(Section(HOSTILE, parts), title=HOSTILE, document={HOSTILE: HOSTILE})
     seen = parsed(text)
-    plain = parsed(text_of(Section("t", ["t", chart(), Table([("t", "left")], [["t"]])])))
+    labelled = LabelledText("t", "t", is_command=True)
+    parts = ["t", labelled, chart(), Table([("t", "left")], [["t"]])]
+    plain = parsed(text_of(Section("t", parts)))
     assert [tag for tag, _ in seen.elements] == [tag for tag, _ in plain.elements]
     assert not any(name.startswith("on") for _, attributes in seen.elements for name in attributes)
     assert not set(text) & set("\x1b\u202e")
