@@ -2,7 +2,7 @@
 
 A thread of the launcher looks at them up to 50 times a second: the kernel tells a process's
 ancestors in which system call a thread is (/proc/PID/syscall), and the state page tells the
-operation in hand. Nothing runs inside the program for it. The looks take at most 0.65 % of a core:
+operation in hand. Nothing runs inside the program for it. The looks take at most 0.7 % of a core:
 the more processes there are, the rarer they are. What else it reads has limits of its own.
 """
 
@@ -227,9 +227,8 @@ class BlockingSampler:
     def _look_until_stopped(self) -> None:
         pace, period, scanned = LookPace(), _PERIOD_S, 0.0
         running: set[int] = set()
-        begun = time.thread_time_ns()  # waking up is a part of a look
         while not self._is_left_within(period):
-            of_stacks = 0
+            begun, of_stacks = time.thread_time_ns(), 0
             if time.monotonic() - scanned > _RESCAN_S:
                 self._pages.find()
                 of_stacks = self._consider_stacks(running)
@@ -243,7 +242,7 @@ class BlockingSampler:
             self._machine.read(running)
             cost = time.thread_time_ns() - begun
             self._memory.read(processes)  # within limits of its own
-            begun = self._cost_ns = time.thread_time_ns()
+            self._cost_ns = time.thread_time_ns()  # waking up is a part of it
             least = _PERIOD_S if self._pages.open else _IDLE_S
             # To start py-spy takes as long as many looks, which are not to wait for it.
             period = pace.until_next(cost - of_stacks, least)

@@ -1,6 +1,6 @@
 """How often the launcher looks at the program: as often as it may cost."""
 
-_SHARE = 0.0065  # of a core
+_SHARE = 0.007  # of a core; with the readings of memory, 1 %
 _AT_FIRST_NS, _MOST_NS = 20e6, 35e6  # saved, or owed: what five seconds without looks leave
 _QUICK_S = 0.04  # between looks as long as something is saved, which short loops need most
 _LONGEST_S = 0.2  # between looks as long as little is owed, as after one that had much to find
