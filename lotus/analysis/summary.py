@@ -204,11 +204,11 @@ def _with_fault(loader: LoaderSummary, lost: pd.DataFrame) -> LoaderSummary:
     faults = [str(what) for what in lost["what"][mine] if str(what).startswith(FAULT)]
     if not faults:
         return loader
-    told = (
+    only_a_part = (
         f"lotus stopped recording before the loop ended ({faults[0].removeprefix(FAULT)}): all "
         "that is said here is of the part before."
     )
-    judged = replace(loader.verdict, flaws=(told, *loader.verdict.flaws))
+    judged = replace(loader.verdict, flaws=(only_a_part, *loader.verdict.flaws))
     return replace(loader, verdict=judged)
 
 

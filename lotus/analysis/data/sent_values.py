@@ -40,9 +40,13 @@ class SentValues:
 
 def sent_values(scope: Scope) -> SentValues:
     """Return the values of a loader's batches."""
+    return SentValues(*of_first_batches(scope, "tensor_bytes", "double_bytes", "zero_share"))
+
+
+def of_first_batches(scope: Scope, *names: str) -> list[float]:
+    """Return the medians of columns of `Run.first_batches`; NaN: not known, or nothing is sent."""
     first = scope.first_batches
     if not scope.num_workers or not len(first):
-        return SentValues()
+        return [math.nan] * len(names)
     rows = first[(first["generator"] == "").to_numpy()]
-    names = ("tensor_bytes", "double_bytes", "zero_share")
-    return SentValues(*(median(float_column(rows, name)) for name in names))
+    return [median(float_column(rows, name)) for name in names]

@@ -2,8 +2,8 @@
 
 import math
 
-from lotus.analysis.common.columns import float_column, median
 from lotus.analysis.common.scope import Scope
+from lotus.analysis.data.sent_values import of_first_batches
 
 _TIMES, _LEAST_BYTES = 4.0, 1 << 20
 
@@ -14,10 +14,6 @@ def sent_views(scope: Scope) -> tuple[float, float]:
     Medians over the workers' first batches; (NaN, NaN) where tensors fill their storages, nothing
     is sent, or it is not known.
     """
-    first = scope.first_batches
-    if not scope.num_workers or not len(first):
-        return math.nan, math.nan
-    rows = first[(first["generator"] == "").to_numpy()]
-    tensors, storages = (median(float_column(rows, f"{of}_bytes")) for of in ("tensor", "storage"))
+    tensors, storages = of_first_batches(scope, "tensor_bytes", "storage_bytes")
     much = storages >= _TIMES * tensors and storages - tensors >= _LEAST_BYTES
     return (tensors, storages) if much else (math.nan, math.nan)

@@ -266,13 +266,12 @@ def _ahead(charge: Charge, circumstances: Circumstances) -> str:
     """Return advice on doing it after a crop, or once, which does not suit what is random."""
     if charge.kind != OPERATION.kind:
         return ", or do it once, ahead of time."
-    crop, random = circumstances.crops.get(charge.name, ""), is_random(charge.name)
-    if crop:
+    if crop := circumstances.crops.get(charge.name, ""):
         return (
             f", or put it behind {operation_name(crop)}, where less is left of a sample, if that "
             "serves as well: `lotus advise` measures it for torchvision's changes of colour."
         )
-    if random:
+    if is_random(charge.name):
         return (
             ". Its name suggests that it is random: done once, ahead of time, it would be the same "
             "in each epoch."
