@@ -27,7 +27,7 @@ examples:
   lotus demo                         see both on a small generated data set
 
 `lotus COMMAND --help` explains a command.
-terms: docs/glossary.md in the source of lotus
+terms: `lotus schema report` describes each number and its unit
 """
 
 

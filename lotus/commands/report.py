@@ -36,7 +36,7 @@ It writes nothing but the page of --html.
 
 exit codes: 0 reported, 2 there is no run that can be read
 
-terms: docs/glossary.md in the source of lotus
+terms: `lotus schema report` describes each number and its unit
 
 see also: lotus trace, lotus map, lotus whatif, lotus tune, lotus compare
 """

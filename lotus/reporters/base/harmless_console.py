@@ -15,6 +15,10 @@ class HarmlessConsole(Console):
         """Print like a console of rich; `objects` are text."""
         super().print(*map(_harmless, objects), **options)
 
+    def on_broken_pipe(self) -> None:
+        """Raise the BrokenPipeError, which `lotus.cli` handles for all output; rich would exit."""
+        raise
+
 
 def _harmless(item: Any) -> Any:
     if isinstance(item, str):

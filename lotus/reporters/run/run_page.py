@@ -257,5 +257,5 @@ def _footer(summary: Summary) -> Section:
     version = summary.manifest.get("lotus")
     lines = lines or ["Nothing was lost, and there was nothing that lotus could not look into."]
     recorded = f"{where} {plain(version or '')}".strip()
-    recorded += ". The terms of this page are defined in docs/glossary.md, in the source of lotus."
+    recorded += ". `lotus schema report` describes each number of this page and its unit."
     return Section("Lost or not measured", [*lines, recorded])

@@ -265,7 +265,7 @@ def _footer(console: "Console", summary: Summary) -> None:
         for line in lines:
             print_paragraph(console, "", line)
     following = trial.trial_command(summary)
-    console.print("\nterms: docs/glossary.md in the source of lotus", style="dim")
+    console.print("\nterms: `lotus schema report` describes each number and its unit", style="dim")
     if following:
         console.print(f"next: {following}", soft_wrap=True)
     if others := trial.alternatives_command(summary):

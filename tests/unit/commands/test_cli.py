@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from lotus import cli
 from lotus.commands.common import arguments
+from tests.simulation import simulate
 
 HEAVY = ("torch", "pandas", "numpy", "rich", "msgspec", "torchvision", "PIL")
 
@@ -51,6 +53,20 @@ def test_help_names_every_command_and_each_has_an_example() -> None:
         text = _run(name, "--help").stdout
         assert "example" in text
         assert f"  lotus {name}" in text
+
+
+@pytest.mark.parametrize("verb", ["report", "report --json", "report --markdown", "compare"])
+def test_a_reader_that_has_gone_ends_a_verb_quietly(verb: str, tmp_path: Path) -> None:
+    simulate(tmp_path / "run")
+    name, *options = verb.split()
+    runs = [tmp_path / "run"] * (2 if name == "compare" else 1)
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = [sys.executable, "-m", "lotus", name, *options, *runs]
+    run = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    # As a shell reports a program that SIGPIPE ended.
+    assert (run.returncode, run.stderr) == (128 + signal.SIGPIPE, b"")
 
 
 def test_the_version_is_that_of_the_package() -> None:

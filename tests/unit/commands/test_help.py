@@ -36,6 +36,11 @@ def test_help_fits_and_says_all_there_is_to_say(verb: str) -> None:
     assert re.search(r"\bwrites\b", text_of(verb)), "what it writes, and where"
 
 
+def test_no_help_refers_to_a_file_that_an_installed_lotus_does_not_have() -> None:
+    for parser in (PARSER, *VERBS.values()):
+        assert re.findall(r"\b(?:docs|tools|tests)/\S+", parser.format_help()) == []
+
+
 @pytest.mark.parametrize("verb", TOLD)
 def test_examples_can_be_typed_and_say_what_one_sees(verb: str) -> None:
     lines = examples(verb)

@@ -58,6 +58,8 @@ def test_the_verdict_comes_first() -> None:
         "Sums (fetch", "remainder", "samples/s", "out of order",
     ):  # fmt: skip
         assert wanted in text
+    assert "terms: `lotus schema report`" in text
+    assert "docs/" not in text
     assert "\x1b" not in text
 
 
