@@ -36,6 +36,7 @@ from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.advice.advice import PROGRAM
 from lotus.analysis.verdict.advice.circumstances import circumstances_of
 from lotus.analysis.verdict.causes.cause_row import STEP
+from lotus.analysis.verdict.killed_workers import killed_workers
 from lotus.analysis.verdict.rank_cause import with_awaited_rank, with_straggler
 from lotus.analysis.verdict.run_time import RunTime, run_time
 from lotus.analysis.verdict.standstill_verdict import with_standstill
@@ -174,6 +175,7 @@ def summarise(
         ]
     )
     summaries = [_with_fault(loader, table(run, "lost")) for loader in summaries]
+    summaries = [_with_killed_workers(loader, run) for loader in summaries]
     stills = [standstill(run, loader.scope) for loader in summaries]
     first = next((place for place, still in enumerate(stills) if still is not None), 0)
     summaries = [*summaries[first : first + 1], *summaries[:first], *summaries[first + 1 :]]
@@ -210,6 +212,15 @@ def _with_fault(loader: LoaderSummary, lost: pd.DataFrame) -> LoaderSummary:
     )
     judged = replace(loader.verdict, flaws=(only_a_part, *loader.verdict.flaws))
     return replace(loader, verdict=judged)
+
+
+def _with_killed_workers(loader: LoaderSummary, run: RunLike) -> LoaderSummary:
+    """Return the summary with a remark on workers that a signal ended, as for lack of memory."""
+    remarks = killed_workers(run, loader.scope)
+    if not remarks:
+        return loader
+    flaws = (*remarks, *loader.verdict.flaws)
+    return replace(loader, verdict=replace(loader.verdict, flaws=flaws))
 
 
 def _by_waiting(run: RunLike, loaders: list[int]) -> list[int]:

@@ -300,6 +300,12 @@ class Run(LauncherTables):
         return self._made("workers", summary_tables.workers(self._assembly))
 
     @cached_property
+    def killed_workers(self) -> pd.DataFrame:
+        """One row per worker that a signal ended: rank, local_rank, world_size, host, pid (of the
+        process that started it), worker, worker_pid, signal."""
+        return summary_tables.killed_workers(self._outline)
+
+    @cached_property
     def loaders(self) -> pd.DataFrame:
         """One row per loader and process.
 

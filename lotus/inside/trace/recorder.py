@@ -16,6 +16,7 @@ from ..distributed.clock_sync import Meetings
 from . import beside_fetches
 from .device_times import DeviceTimes
 from .fetch_state import Fetch, Gate, Here, Rows
+from .killed_workers import KilledWorkers
 from .log import log_format, rusage, state_page
 from .log.log_writer import append
 from .log.writer import Writer
@@ -79,6 +80,7 @@ class Recorder(Writer):
 
             self.counters = Counters(config.counters)
         self.device_times = DeviceTimes(self)
+        self.killed_workers = KilledWorkers()
         self.meetings = Meetings(self)  # with the other hosts of the job
         # The lists that a fetch inside another one must give back as they were. There are six also
         # where nothing is counted, so that `begin_fetch` and `fetch` need no condition.
@@ -123,6 +125,7 @@ class Recorder(Writer):
             self.counters.forked()
         self.settle: Callable[[], None] = _nothing  # waits for what the worker is still sending
         self.device_times.forked()
+        self.killed_workers.clear()
         self.meetings.thread = None  # it stayed with the parent
         self._clear_fetch()
 
@@ -453,6 +456,8 @@ class Recorder(Writer):
         """Write what is left: at the end of a worker, the program, or a `lotus.trace` block."""
         self.meetings.end()
         self.device_times.finish()
+        for event in self.killed_workers.take(is_last=True):
+            self.event(event)
         self.flush_loose()
         self.flush_later()
         if self.sends:

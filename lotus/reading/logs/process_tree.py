@@ -43,6 +43,7 @@ _NEEDED: dict[str, dict[str, _Kind]] = {
     "worker_ready": {"worker": _NUMBER, "time_ns": int},
     "worker_threads": {"worker": _NUMBER},
     "worker_end": {"worker": _NUMBER, "time_ns": int},
+    "worker_killed": {"worker": _NUMBER, "worker_pid": int, "signal": range(1, 65)},
     "first_batch": {"worker": _NUMBER, "generators": list, "states": list},
     "sample_digests": {"worker": _NUMBER, "samples": range(1 << 31), "digests": list},
     "sample_path": {"sample": int, "path": str, "duration_ns": int},

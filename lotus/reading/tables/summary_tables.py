@@ -300,6 +300,17 @@ def models(a: Assembly) -> pd.DataFrame:
     return _owned(a, owners, ["parameters", "shapes"], rows, {"shapes": "object"})
 
 
+def killed_workers(a: Assembly) -> pd.DataFrame:
+    """Return one row per worker that a signal ended, in the order in which that was seen."""
+    names = ["worker", "worker_pid", "signal"]
+    killed = [
+        (number, [event[name] for name in names])
+        for number, process in enumerate(a.processes)
+        for event in process.events["worker_killed"]
+    ]
+    return _owned(a, [number for number, _ in killed], names, [row for _, row in killed], {})
+
+
 def operations(processes: Iterable[Process]) -> pd.DataFrame:
     """Return one row per operation that was defined."""
     rows: dict[tuple[str, str, int, str], tuple[Any, ...]] = {}

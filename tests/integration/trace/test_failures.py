@@ -5,6 +5,7 @@ import re
 import pytest
 
 from lotus.inside.trace.log.log_format import FAILED
+from tests.integration.conftest import PROGRAMS, PYTHON
 
 IN_MAIN = (
     "op nested function arguments odd chain dataset getitems collate iterable sampler stop exit "
@@ -77,3 +78,15 @@ def test_a_failed_batch_is_recorded_as_failed(pair, torch, workers):
     # AND the operation that failed has its time
     ops = run.ops[run.ops["loader"] == loader]
     assert ops["operation"].astype(str).value_counts().to_dict() == {"Tensor": 7, "Fails": 7}
+
+
+def test_a_worker_that_a_signal_ends_is_known(torch, trace_command):
+    # GIVEN a loop of which the kernel ends a worker
+    got = trace_command(PYTHON, PROGRAMS / "killed_worker.py", options=())
+    # THEN the program ends as untraced, by an exception of torch or of its connection to the worker
+    assert got.code == 1
+    assert b"Error" in got.err
+    # AND which worker it was, and why, is recorded and said
+    assert got.run.killed_workers[["worker", "signal"]].to_numpy().tolist() == [[1, 9]]
+    assert set(got.run.killed_workers["worker_pid"]) <= set(got.run.workers["pid"])
+    assert b"Worker 1 was ended by SIGKILL." in got.err

@@ -12,8 +12,8 @@ from tests.logs import RunBuilder, pack_frame
 from tests.simulation import simulate
 
 TABLES = (
-    "ops samples batches waits workers loaders epochs resources operations paths processes lost "
-    "notes unseen"
+    "ops samples batches waits workers killed_workers loaders epochs resources operations paths "
+    "processes lost notes unseen"
 ).split()
 
 

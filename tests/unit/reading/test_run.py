@@ -43,6 +43,7 @@ COLUMNS = {
     + "loader epoch start_ns startup_ns iter_ns iter_run_delay_ns iter_sampler_ns end_ns batches "
     "exhausted shutdown_ns peak_rss ahead sanity cpus threads torch_threads own_ns state_dict_ns"
     " callback_ns",
+    "killed_workers": WHOSE + "worker worker_pid signal",
     "resources": WHOSE + "worker time_ns pss rss descriptors shm",
     "operations": "operation parent index kind file first last",
     "blocking": "pid worker operation reason looks",
@@ -73,6 +74,7 @@ def full_run(path):
     run = RunBuilder(path)
     simulate(path, builder=run, workers=1, batches=2)
     main, worker = run.logs
+    main.event("worker_killed", worker=0, worker_pid=worker.pid, signal=9)
     worker.resources(START_NS, pss=1, rss=2, descriptors=3, shm=4)
     worker.event("sample_path", sample=3, path="/data/cat.jpg", duration_ns=9)
     row = {"pid": worker.pid, "worker": 0, "operation": -1, "reason": "sleep", "looks": 5}
@@ -310,6 +312,7 @@ def test_resources_operations_paths_processes(tmp_path):
     # WHEN its small tables are asked for, THEN they hold what was recorded
     whose = [0, -1, 1, "host", 101]
     assert run.resources.iloc[0].tolist() == [*whose, 0, START_NS, 1, 2, 3, 4]
+    assert run.killed_workers.iloc[0].tolist() == [*whose[:4], 100, 0, 101, 9]
     assert run.operations["operation"].tolist() == ["Loader", "RandomResizedCrop", "ToTensor"]
     assert run.paths.iloc[0].tolist() == [*whose, 0, 3, "/data/cat.jpg", 9]
     (process,) = run.processes.to_dict("records")

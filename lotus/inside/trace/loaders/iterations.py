@@ -186,6 +186,7 @@ class Loaders:
             iteration.pins = self.pins_of(iterator._data_queue)
         iteration.gone = weakref.ref(iterator, self._when_gone(iteration))
         iterator.__dict__[KEY] = iteration
+        recorder.killed_workers.started(pids)
         recorder.event(
             {
                 "event": "iterator",

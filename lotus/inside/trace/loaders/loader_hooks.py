@@ -171,6 +171,7 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
                 recorder, record, recorder, iteration, self, start, clock(), core_times,
                 FAILED, awaited,
             )  # fmt: skip
+            edge(recorder, note_killed, recorder, self)
             hide_our_frames(recorder, error)
             raise
         finally:
@@ -230,6 +231,11 @@ def record(
     recorder.wait(where, flags, start, end, arrival, at_both_ends, own_parts, pins)
 
 
+def note_killed(recorder: Recorder, iterator: Any) -> None:
+    for event in recorder.killed_workers.take(getattr(iterator, "_workers", ())):
+        recorder.event(event)
+
+
 def shutdown_workers(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
     """Hook for `_MultiProcessingDataLoaderIter._shutdown_workers`."""
     recorder = loaders.recorder
@@ -242,6 +248,7 @@ def shutdown_workers(original: Callable[..., Any], loaders: Loaders) -> Callable
             except BaseException as error:  # of a partly constructed iterator
                 hide_where_ignored(recorder, error)
                 raise
+        edge(recorder, note_killed, recorder, self)
         start = clock()
         try:
             return original(self)
@@ -249,6 +256,7 @@ def shutdown_workers(original: Callable[..., Any], loaders: Loaders) -> Callable
             hide_where_ignored(recorder, error)
             raise
         finally:
+            edge(recorder, recorder.killed_workers.ended, getattr(self, "_workers", ()))
             # Not during interpreter shutdown, when torch does nothing either.
             if self._shutdown and iteration.pid == recorder.pid:
                 edge(recorder, shut_down, recorder, loaders, iteration, start)
