@@ -36,7 +36,7 @@ from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.advice.advice import PROGRAM
 from lotus.analysis.verdict.advice.circumstances import circumstances_of
 from lotus.analysis.verdict.causes.cause_row import STEP
-from lotus.analysis.verdict.killed_workers import killed_workers
+from lotus.analysis.verdict.killed_worker_remarks import killed_worker_remarks
 from lotus.analysis.verdict.rank_cause import with_awaited_rank, with_straggler
 from lotus.analysis.verdict.run_time import RunTime, run_time
 from lotus.analysis.verdict.standstill_verdict import with_standstill
@@ -216,7 +216,7 @@ def _with_fault(loader: LoaderSummary, lost: pd.DataFrame) -> LoaderSummary:
 
 def _with_killed_workers(loader: LoaderSummary, run: RunLike) -> LoaderSummary:
     """Return the summary with a remark on workers that a signal ended, as for lack of memory."""
-    remarks = killed_workers(run, loader.scope)
+    remarks = killed_worker_remarks(run, loader.scope)
     if not remarks:
         return loader
     flaws = (*remarks, *loader.verdict.flaws)

@@ -11,6 +11,7 @@ from lotus.analysis.summary import LoaderSummary
 from lotus.analysis.timelines import lanes as lane_kinds
 from lotus.analysis.timelines.lanes import Lanes
 from lotus.analysis.timelines.time_series import MEASURES
+from lotus.common.numbers.array_types import Floats
 from lotus.common.text.formatting import amount, duration, operation_name, plain, size
 from lotus.reporters.base.chart_parts import (
     BLUE,
@@ -285,30 +286,40 @@ def lane_titles(lanes: pd.DataFrame) -> list[str]:
 
 
 def memory(frame: pd.DataFrame) -> Chart:
-    """Return the memory of each process over time, from `series.memory`."""
+    """Return the memory of each process over time, from `series.memory`.
+
+    Processes that were one worker in turn, as where each epoch makes workers anew, are one line
+    with gaps, so that the legend has each name once.
+    """
     several = frame["rank"].nunique() > 1
     data: list[dict[str, Any]] = []
-    rows = []
-    for _, mine in frame.groupby(["rank", "worker", "pid"]):
-        rank, worker, pid = (int(mine[name].iloc[0]) for name in ("rank", "worker", "pid"))
+    rows, left_out = [], 0
+    for _, of_worker in frame.groupby(["rank", "worker"]):
+        rank, worker = (int(of_worker[name].iloc[0]) for name in ("rank", "worker"))
         name = "main" if worker < 0 else f"worker {worker}"
         name = f"rank {rank} {name}" if several else name
-        sizes = mine["pss_bytes"].to_numpy(np.float64)
-        last = sizes[-1] if len(sizes) > 1 else np.nan  # one reading is not the last of any
-        rows.append([name, str(pid), *(size(loader) for loader in (sizes[0], last, sizes.max()))])
-        if len(data) < _MOST_LINES:
-            data.append(
-                {
-                    "type": "scatter",
-                    "mode": "lines+markers",
-                    "name": name,
-                    "x": packed(mine["time_ns"] / 1e9, "f8"),
-                    "y": packed(sizes / 2**20, "f4"),
-                    "line": {"color": COLOURS[(worker + 1) % len(COLOURS)], "width": 1.5},
-                    "marker": {"size": 4},
-                    "hovertemplate": "%{y:,.0f} MiB at %{x:.4g} s",
-                }
-            )
+        processes = [mine for _, mine in of_worker.groupby("pid")]
+        processes.sort(key=lambda mine: int(mine["time_ns"].iloc[0]))
+        for mine in processes:
+            sizes = mine["pss_bytes"].to_numpy(np.float64)
+            last = sizes[-1] if len(sizes) > 1 else np.nan  # one reading is not the last of any
+            shown = (size(each) for each in (sizes[0], last, sizes.max()))
+            rows.append([name, str(int(mine["pid"].iloc[0])), *shown])
+        if len(data) == _MOST_LINES:
+            left_out += len(processes)
+            continue
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": name,
+                "x": packed(_with_gaps(processes, "time_ns") / 1e9, "f8"),
+                "y": packed(_with_gaps(processes, "pss_bytes") / 2**20, "f4"),
+                "line": {"color": COLOURS[(worker + 1) % len(COLOURS)], "width": 1.5},
+                "marker": {"size": 4},
+                "hovertemplate": "%{y:,.0f} MiB at %{x:.4g} s",
+            }
+        )
     layout = {
         "height": 300,
         "xaxis": {"title": {"text": "seconds since the first iter()"}},
@@ -317,9 +328,17 @@ def memory(frame: pd.DataFrame) -> Chart:
     }
     columns = [("", LEFT), ("pid", RIGHT), ("first", RIGHT), ("last", RIGHT), ("largest", RIGHT)]
     note = "Proportional set size: what processes share is divided among them."
-    if len(rows) > len(data):
-        note += f" {len(rows) - len(data)} more processes are in the table."
+    if len(rows) > len(data) + left_out:
+        note += " A gap in a line is where the worker's process was made anew."
+    if left_out:
+        note += f" {left_out} more processes are in the table."
     return Chart(
         "memory", "Memory of each process", {"data": data, "layout": layout}, Table(columns, rows),
         note,
     )  # fmt: skip
+
+
+def _with_gaps(processes: Sequence[pd.DataFrame], name: str) -> Floats:
+    """Return a column of several tables, one after the other, with NaN between them."""
+    parts = [[*mine[name].to_numpy(np.float64), np.nan] for mine in processes]
+    return np.concatenate(parts)[:-1]

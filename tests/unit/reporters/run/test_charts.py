@@ -221,6 +221,20 @@ def test_memory_that_was_read_once_has_no_last_reading() -> None:
     ]
 
 
+def test_a_worker_that_is_made_anew_is_one_line_of_the_chart_of_memory() -> None:
+    table = pd.DataFrame(
+        {"rank": 0, "worker": [-1, 0, 0, 0, 1], "pid": [1, 9, 9, 7, 8],
+         "time_ns": [0, 0, 1e9, 3e9, 0], "pss_bytes": 2.0**20}
+    )  # fmt: skip
+    chart = time_charts.memory(table)
+    figure = go.Figure(chart.figure)
+    assert [line.name for line in figure.data] == ["main", "worker 0", "worker 1"]
+    times = numbers(chart.figure["data"][1]["x"])
+    assert np.array_equal(times, [0.0, 1.0, np.nan, 3.0], equal_nan=True)
+    assert [row[:2] for row in chart.table.rows[1:3]] == [["worker 0", "9"], ["worker 0", "7"]]
+    assert "made anew" in chart.note
+
+
 def test_lanes_are_named_as_briefly_as_they_differ() -> None:
     lanes = pd.DataFrame({"rank": [0, 0], "loader": [-1, 0], "worker": [-1, 3], "pid": [1, -1]})
     assert time_charts.lane_titles(lanes) == ["main", "worker 3"]

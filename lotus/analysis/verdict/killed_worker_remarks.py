@@ -17,7 +17,7 @@ _MOST_NAMED = 4  # workers
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 
 
-def killed_workers(run: RunLike, scope: Scope) -> list[str]:
+def killed_worker_remarks(run: RunLike, scope: Scope) -> list[str]:
     """Return a sentence or two for each signal that ended workers of a loader; [] if none did."""
     killed = table(run, "killed_workers")
     if not len(killed):
