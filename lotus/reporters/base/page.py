@@ -8,6 +8,7 @@ with hashes allows only these scripts, whatever the names in the page contain.
 import base64
 import hashlib
 import html
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from lotus.reporters.base.labelled_text import LabelledText
 COLOURS = ("#0072B2", "#E69F00", "#56B4E9", "#CC79A7", "#009E73", "#D55E00", "#F0E442", "#999999")
 _MOST_ROWS = 1000  # of a table: more is for --json
 _ASSETS = Path(__file__).with_name("assets")
+_OPTION = re.compile(r"(?<![\w-])--?\w[\w=-]*|(?<!\S)--(?!\S)")  # of a command
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,19 @@ class Chart:
 
 
 @dataclass(frozen=True)
+class Details:
+    """Paragraphs and tables that are shown when their title is clicked."""
+
+    title: str
+    parts: Sequence[str | Table]
+
+
+@dataclass(frozen=True)
 class Section:
     """A heading and its contents; text is a paragraph."""
 
     title: str
-    parts: Sequence[str | Table | Chart]
+    parts: Sequence[str | Table | Chart | Details]
 
 
 def save(
@@ -164,15 +174,23 @@ def _escape(text: str) -> str:
     return html.escape(plain(text))
 
 
-def _part(part: str | Table | Chart) -> str:
+def _text(text: str) -> str:
+    """Return text as HTML in which a line never ends within an option such as `--`."""
+    return _OPTION.sub(lambda option: f"<span>{option[0]}</span>", _escape(text))
+
+
+def _part(part: str | Table | Chart | Details) -> str:
     if isinstance(part, LabelledText):
-        words = _escape(part.words)
+        words = _text(part.words)
         words = f"<code>{words}</code>" if part.is_command else words
         return f"<p><b>{_escape(part.label)}:</b> {words}</p>\n"
     if isinstance(part, str):
-        return f"<p>{_escape(part)}</p>\n"
+        return f"<p>{_text(part)}</p>\n"
     if isinstance(part, Table):
         return _table(part)
+    if isinstance(part, Details):
+        inner = "".join(map(_part, part.parts))
+        return f"<details><summary>{_escape(part.title)}</summary>\n{inner}</details>\n"
     note = f'<p class="note">{_escape(part.note)}</p>\n' if part.note else ""
     keys = "".join(
         f'<li><i style="background:{_escape(colour)}"></i>{_escape(name)}</li>'
@@ -200,7 +218,7 @@ def _attributes(cell: str, side: str) -> str:
 def _table(table: Table) -> str:
     def row(cells: Sequence[str], tag: str) -> str:
         cells_html = (
-            f"<{tag}{_attributes(cell, side)}>{_escape(cell)}</{tag}>"
+            f"<{tag}{_attributes(cell, side)}>{_text(cell)}</{tag}>"
             for cell, (_, side) in zip(cells, table.columns, strict=True)
         )
         return f"<tr>{''.join(cells_html)}</tr>\n"

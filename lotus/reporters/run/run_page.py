@@ -19,7 +19,7 @@ from lotus.reading.run import Run
 from lotus.reporters.base import page
 from lotus.reporters.base.console import LEFT, RIGHT, rows_of
 from lotus.reporters.base.labelled_text import LabelledText
-from lotus.reporters.base.page import Chart, Section, Table
+from lotus.reporters.base.page import Chart, Details, Section, Table
 from lotus.reporters.map import map_charts, map_report
 from lotus.reporters.ranks import rank_charts
 from lotus.reporters.run import run_document
@@ -55,25 +55,24 @@ def contents(
     run: Run, summary: Summary, measured: MapSummary | None, loader: int | None = None
 ) -> tuple[Section, list[Section]]:
     """Return the heading and the sections of the page."""
-    stopped = list(coverage.open_waits(summary))
-    lines: list[str | Table | Chart] = list(coverage.heading_lines(summary))
+    ran = [*coverage.heading_lines(summary), *coverage.open_waits(summary)]
     chosen = next((each for each in summary.loaders if each.scope.loader == loader), None)
     if chosen is None and summary.loaders:
         chosen = summary.loaders[0]
     if chosen is None:
-        heading = Section(coverage.no_loader(summary).rstrip("."), [*stopped, *lines])
-        return heading, [_footer(summary)]
+        return Section(coverage.no_loader(summary).rstrip("."), ran), [_footer(summary)]
     judged = chosen.verdict
     if chosen is summary.loaders[0] and summary.verdict is not None:
         judged = summary.verdict
-    wall = list(time_bars.parts(summary))
-    times: list[str | Table | Chart] = (
-        [loader_charts.run_time(wall, time_bars.without_core(summary.time))] if wall else []
-    )
-    heading = Section(
-        coverage.verdict_words(judged),
-        [*stopped, *_verdict(summary, chosen, judged), *times, *lines],
-    )
+    parts: list[str | Table | Chart | Details] = [*ran, judged.summary]
+    parts += [*([judged.doubt] if judged.doubt else []), *judged.flaws]
+    if wall := list(time_bars.parts(summary)):
+        parts.append(loader_charts.run_time(wall, time_bars.without_core(summary.time)))
+    parts += _advice(summary, chosen, judged)
+    if judged.causes:
+        parts.append(loader_charts.causes(chosen))
+    parts.append(Details("The loader, its rates and the machine", _circumstances(chosen, judged)))
+    heading = Section(coverage.verdict_words(judged), parts)
     sections = []
     if chosen.coverage["batches_taken"] or chosen.coverage["batches_made"]:
         sections += _loader(run, summary, chosen)
@@ -87,10 +86,9 @@ def contents(
     return heading, [each for each in sections if each.parts]
 
 
-def _verdict(summary: Summary, loader: LoaderSummary, judged: Verdict) -> list[str | Table | Chart]:
-    times = loader.times
-    parts: list[str | Table | Chart] = [judged.summary, *([judged.doubt] if judged.doubt else [])]
-    parts += judged.flaws
+def _advice(summary: Summary, loader: LoaderSummary, judged: Verdict) -> list[str]:
+    """Return the first cause, what to do about it, and the next steps."""
+    parts: list[str] = []
     if judged.causes:
         first = judged.causes[0]
         text = f"{first.title}, {coverage.share_words(first, judged)}."
@@ -105,9 +103,12 @@ def _verdict(summary: Summary, loader: LoaderSummary, judged: Verdict) -> list[s
             parts.append(f"Step {number}, {words}")
     if following := trial.trial_command(summary):
         parts.append(LabelledText("next", following, is_command=True))
-    if judged.ruled_out:
-        parts.append(LabelledText("Ruled out", f"{', '.join(judged.ruled_out)}."))
-    parts += list(coverage.loader_lines(loader))
+    return parts
+
+
+def _circumstances(loader: LoaderSummary, judged: Verdict) -> list[str]:
+    """Return what else is known of the loader and its loops."""
+    times, parts = loader.times, list(coverage.loader_lines(loader))
     parts.append(
         f"{coverage.rate(loader)}, "
         f"{duration(times['loop_ns'] / max(len(loader.scope.ranks), 1))} of loop"
@@ -118,8 +119,8 @@ def _verdict(summary: Summary, loader: LoaderSummary, judged: Verdict) -> list[s
         parts.append(f"{ceilings}.")
     if machine := machine_words(loader.machine):
         parts.append(f"The machine: {machine}.")
-    if judged.causes:
-        parts.append(loader_charts.causes(loader))
+    if judged.ruled_out:
+        parts.append(LabelledText("Ruled out", f"{', '.join(judged.ruled_out)}."))
     return parts
 
 

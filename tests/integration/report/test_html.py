@@ -184,6 +184,11 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(opened, light):
     page = opened(viewport={"width": 390, "height": 800}, color_scheme=light)
     draw_all(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    # AND no line ends within an option of a command, as `--`
+    options = page.locator("p span, td span")
+    assert "--" in options.all_text_contents()
+    lines = "all => all.map(one => one.offsetHeight / parseFloat(getComputedStyle(one).lineHeight))"
+    assert max(options.evaluate_all(lines)) < 1.5
     red = page.evaluate("+getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0]")
     assert (red < 60) == (light == "dark")
 

@@ -20,7 +20,7 @@ from lotus.common.text.formatting import operation_name
 from lotus.joining import sample_join
 from lotus.reporters.base import chart_parts
 from lotus.reporters.base.console import plain_console
-from lotus.reporters.base.page import Chart, Section, Table
+from lotus.reporters.base.page import Chart, Details, Section, Table
 from lotus.reporters.map import map_charts
 from lotus.reporters.run import run_document, run_page, terminal
 from lotus.reporters.run.charts import loader_charts, time_charts
@@ -42,6 +42,19 @@ def of(plan: Plan) -> Any:
 
 def contents(run: Any, measured: MapSummary | None = None) -> tuple[Section, list[Section]]:
     return run_page.contents(run, summarise(run), measured)
+
+
+def test_the_first_chart_follows_the_verdict() -> None:
+    heading, _ = contents(of(Plan(own=20.0)))
+    first = next(place for place, part in enumerate(heading.parts) if isinstance(part, Chart))
+    before = [str(part) for part in heading.parts[:first]]
+    assert before[0].startswith("lotus report: train.py")
+    assert before[1].startswith("The loop waits for data")
+    after = [str(part) for part in heading.parts[first + 1 :]]
+    assert after[0].startswith("First cause: ")
+    # AND what is not needed to act is folded
+    (details,) = (part for part in heading.parts if isinstance(part, Details))
+    assert any(str(part).startswith("Loader 0: ") for part in details.parts)
 
 
 def charts_in(sections: list[Section]) -> dict[str, Chart]:

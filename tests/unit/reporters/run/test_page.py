@@ -14,7 +14,7 @@ import pytest
 from lotus.common.errors import LotusError
 from lotus.reporters.base import page
 from lotus.reporters.base.labelled_text import LabelledText
-from lotus.reporters.base.page import Chart, Section, Table
+from lotus.reporters.base.page import Chart, Details, Section, Table
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\x1b[31m\u202e&amp;\"'"
 
@@ -65,17 +65,38 @@ def test_a_label_is_bold_and_a_command_is_code() -> None:
     assert "<p><b>next:</b> <code>lotus x</code></p>" in text
 
 
+def test_a_line_never_ends_within_an_option() -> None:
+    words = "lotus trace --py-spy -- python train.py --batch-size=4; -x, set-up and 1 - 2"
+    shown = words.replace("--py-spy -- p", "<span>--py-spy</span> <span>--</span> p")
+    shown = shown.replace("--batch-size=4", "<span>--batch-size=4</span>")
+    shown = shown.replace("-x", "<span>-x</span>")
+    labelled = LabelledText("next", words, is_command=True)
+    text = text_of(Section("s", [words, labelled, Table([("a", "left")], [[words]])]))
+    assert f"<p>{shown}</p>" in text
+    assert f"<code>{shown}</code>" in text
+    assert f"<td>{shown}</td>" in text
+
+
+def test_details_are_behind_their_title() -> None:
+    details = Details("More", ["one", Table([("a", "left")], [["b"]])])
+    text = text_of(Section("s", [details]))
+    inner = text.partition("<details><summary>More</summary>")[2].partition("</details>")[0]
+    assert "<p>one</p>" in inner
+    assert "<td>b</td>" in inner
+
+
 def test_names_stay_text() -> None:
     parts = [
         HOSTILE,
         LabelledText(HOSTILE, HOSTILE, is_command=True),
         chart(title=HOSTILE),
         Table([(HOSTILE, "left")], [[HOSTILE]]),
+        Details(HOSTILE, [HOSTILE]),
     ]
     text = text_of(Section(HOSTILE, parts), title=HOSTILE, document={HOSTILE: HOSTILE})
     seen = parsed(text)
     labelled = LabelledText("t", "t", is_command=True)
-    parts = ["t", labelled, chart(), Table([("t", "left")], [["t"]])]
+    parts = ["t", labelled, chart(), Table([("t", "left")], [["t"]]), Details("t", ["t"])]
     plain = parsed(text_of(Section("t", parts)))
     assert [tag for tag, _ in seen.elements] == [tag for tag, _ in plain.elements]
     assert not any(name.startswith("on") for _, attributes in seen.elements for name in attributes)
