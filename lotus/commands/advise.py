@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
         say(f"lotus: {what} was watched; blocks are now measured for at most {args.budget:g} s")
         try:
             return ceiling_blocks.measure(
-                program, args.budget, live, alternatives=not args.ceilings
+                program, args.budget, live, alternatives=not args.ceilings, words=command
             )
         finally:
             live.clear()
@@ -159,6 +159,8 @@ def run(args: argparse.Namespace) -> int:
             applied_report.write(
                 plain_console(), done.ceilings, others=applied, words=command, output=written
             )
+        else:
+            applied_report.write_problem(plain_console(), done.problem)
     if done.ceilings is not None and done.ended_by_us:
         return 130 if done.is_interrupted else 0
     return launcher.end_as(done.outcome)

@@ -7,7 +7,7 @@ each kind has its turn at every place of a round.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lotus.advise.ceilings.ceilings import (
@@ -22,12 +22,13 @@ from lotus.advise.ceilings.ceilings import (
     Round,
 )
 from lotus.advise.ceilings.fed_blocks import BlockTimer, FedBlock, Feeds
-from lotus.common.text.formatting import duration, share
+from lotus.common.text.formatting import command, duration, share
 from lotus.tune.program.program import TrialError
 from lotus.tune.search.trials.trial_rates import Speedup
 
 _SHORT = "the time was too short: give more with --budget"
 _OF_THE_WAIT = {SAME: "storage", UNSENT: "delivery"}  # the part of the wait that a kind shows
+_EARLY = 0.1  # of the time that was allowed: who sees less left over does not ask why
 _ENOUGH, _PRECISE = 4, 0.02  # rounds, and half the interval's width, at which it may end
 
 
@@ -48,8 +49,11 @@ def measure(
     on_progress: Callable[[BlockProgress], object] | None = None,
     clock: Callable[[], float] = time.monotonic,
     alternatives: bool = False,
+    words: Sequence[str] = ("COMMAND",),
 ) -> Ceilings:
     """Measure rounds of blocks for at most about `budget_s` seconds, with `alternatives` or not.
+
+    `words`: those of the program's command, to name the command that measures it again.
 
     A block that has begun by then is finished, with a few batches. Ctrl-C ends it with what was
     measured so far. It ends early once the ceiling is known within 2 %.
@@ -67,7 +71,12 @@ def measure(
     result = blocks.ceilings(interrupted)
     if result.speedup is not None or interrupted:
         return result
-    return blocks.ceilings(interrupted, failure or program.problem or blocks.too_few())
+    return blocks.ceilings(interrupted, failure or program.problem or blocks.too_few(words))
+
+
+def again(words: Sequence[str]) -> str:
+    """Return the command that measures a program once more, for as long as is allowed."""
+    return f"lotus advise --budget 5m -- {command(words)}"
 
 
 class _Blocks:
@@ -87,6 +96,7 @@ class _Blocks:
         self._rounds: list[Round] = []
         self._kinds = kinds
         self._notes: list[str] = []
+        self._stopped = ""
         self._refused: dict[str, str] = {}  # why alternatives of a kind were not measured
         self._timer = BlockTimer(program, kinds, budget_s)
 
@@ -104,6 +114,7 @@ class _Blocks:
         while self._left_s > took_s:
             start, kinds = self._clock(), len(self._kinds)
             if not self._round():
+                self._stopped = "the next block did not fit into the rest of the time"
                 return
             took_s = self._clock() - start
             if len(self._rounds) < LEAST_ROUNDS:
@@ -114,7 +125,10 @@ class _Blocks:
                         took_s *= len(self._kinds) / kinds
                         kinds = len(self._kinds)
             if len(self._rounds) >= _ENOUGH and self._is_precise():
+                self._stopped = f"the speed-ups are known within {share(_PRECISE)}"
                 return
+        needs = duration(took_s * 1e9)
+        self._stopped = f"another round of blocks takes {needs}, for which the rest is too short"
 
     def _fits(self, round_s: float, rounds: int) -> bool:
         """Return whether so many rounds fit into the time that is left."""
@@ -179,15 +193,15 @@ class _Blocks:
                 BlockProgress(kind, len(self._rounds), self._shown(), spent, self._budget_s)
             )
 
-    def too_few(self) -> str:
-        """Say why there is no answer, and what the watched batches tell."""
+    def too_few(self, words: Sequence[str]) -> str:
+        """Say why there is no answer, what the watched batches tell, and how to try again."""
         budget, batch = (
             duration(seconds * 1e9)
             for seconds in (self._budget_s, self._timer.usual_s or self._timer.slowest_s)
         )
         return (
             f"too few blocks fitted into {budget}, as a batch takes {batch}; {self._watched()}give "
-            "more time, for example: lotus advise --budget 5m -- COMMAND"
+            f"more time, for example: {again(words)}"
         )
 
     def _watched(self) -> str:
@@ -210,6 +224,7 @@ class _Blocks:
             budget_s=self._budget_s,
             notes=tuple(self._notes),
             refused=dict(self._refused),
+            stopped=self._stopped if self._left_s > _EARLY * self._budget_s else "",
             interrupted=interrupted,
             failure=failure,
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from lotus.advise.ceilings.fed_blocks import FedBlock
 from lotus.common.numbers.statistics import t_quantile
-from lotus.common.text.formatting import factor_between
+from lotus.common.text.formatting import amount, factor_between
 from lotus.tune.program.program import Watched
 from lotus.tune.search.trials.trial_rates import Speedup, compared
 
@@ -23,14 +23,16 @@ REAL, SAME, UNSENT, FREE = (
     "free",
 )  # as lotus/inside/tune/feeds/fed_training.py has them
 EXACT, ALL = "exact", "all"  # alternatives that leave values equal, and all
+_WITH = {
+    REAL: "with the loader as it is",
+    FREE: "with data always ready",
+    EXACT: "with alternatives that change no value",
+    ALL: "with all alternatives",
+}
 LEAST_ROUNDS = 2  # for an interval
 _NOTHING = 0.02  # a gain up to this is none
 _LITTLE = 0.1  # a possible gain below this needs no interval
 _UNEVEN = 0.25  # half an interval's width, from which it says little
-_BUSY = (
-    "the blocks differ much, as where other programs use the cores: the intervals are wide; "
-    "measure again on a quieter machine, or with a larger --budget"
-)
 MOST = 100.0  # times as fast: from there on, a loop has no step to speak of
 
 # Name of a stall: what it is.
@@ -76,6 +78,7 @@ class Ceilings:
     interrupted: bool = False
     failure: str = ""  # why nothing could be measured
     refused: Mapping[str, str] = field(default_factory=dict)  # kinds of alternatives, and why
+    stopped: str = ""  # why the blocks ended before `budget_s`; "": they did not
 
     @property
     def speedup(self) -> Speedup | None:
@@ -145,6 +148,22 @@ class Ceilings:
             for kind in kinds
         }
 
+    def differ(self, *kinds: str) -> str:
+        """Return how far blocks of one kind are apart where they differ too much; "" if not.
+
+        `kinds`: whose speed over that of the loader as it is was to be known.
+        """
+        shown = [speedup for kind in kinds if (speedup := self.over(kind)) is not None]
+        if all(each.precision <= _UNEVEN for each in shown):
+            return ""
+        ranges = []
+        for kind in (REAL, *kinds):
+            rates = sorted(1 / each[kind].sample_s for each in self.rounds if kind in each)
+            if rates:
+                ends = dict.fromkeys([amount(rates[0]), amount(rates[-1])])
+                ranges.append(f"{' to '.join(ends)} samples/s {_WITH[kind]}")
+        return ", ".join(ranges)
+
     def sentence(self) -> str:
         """Return the answer in one sentence."""
         shown = self.speedup
@@ -170,8 +189,12 @@ class Ceilings:
 
     def notes_on(self) -> list[str]:
         """Return what has to be known besides."""
-        uneven = self.speedup is not None and self.speedup.precision > _UNEVEN
-        return [*self.notes, *([_BUSY] if uneven else []), *self.watched.notes]
+        apart = self.differ(FREE)
+        uneven = (
+            f"the blocks differ much, as where other programs use the cores: {apart}; the "
+            "intervals are wide; measure again on a quieter machine, or with a larger --budget"
+        )
+        return [*self.notes, *([uneven] if apart else []), *self.watched.notes]
 
 
 def _of_step(rounds: Sequence[Round]) -> list[Share]:

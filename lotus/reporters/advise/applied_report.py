@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lotus.advise.alternatives import applied_alternatives
 from lotus.advise.alternatives.tried_alternatives import WORTH
+from lotus.advise.ceilings import ceiling_blocks
 from lotus.advise.ceilings.ceilings import ALL, EXACT
 from lotus.common.text.formatting import factor_between, plain
 from lotus.reporters.base.console import print_paragraph
@@ -34,24 +35,15 @@ def write(
     """Print what was measured with alternatives in the loop; `output` is the file, if any."""
     for kind, what in _WHAT.items():
         speedup = result.over(kind)
-        if speedup is not None:
+        if speedup is not None and speedup.tells_nothing:
+            text = f"whether the loop was faster {what} cannot be told"
+            print_paragraph(console, "in training", text)
+        elif speedup is not None:
             between = factor_between(speedup.mean, speedup.low, speedup.high)
             print_paragraph(console, "in training", f"the loop was {between} times as fast {what}")
     _write_refused(console, result)
     if output is None:
-        speedups = [speedup for kind in _WHAT if (speedup := result.over(kind)) is not None]
-        faster = any(speedup.shows(WORTH) for speedup in speedups)
-        if faster and applied_alternatives.beyond_ceiling(result):
-            text = (
-                "No file is written: alternatives cannot gain more than data that is always ready, "
-                "which was not shown to gain. Measure again, with a larger --budget."
-            )
-            console.print(f"\n{text}", style="bold", soft_wrap=True)
-        elif speedups:
-            console.print("\nNo file is written: no alternative was shown to help.", style="bold")
-        else:
-            text = "No file is written: the loop was not measured with alternatives."
-            console.print(f"\n{text}", style="bold", soft_wrap=True)
+        _write_none(console, result, words)
         return
     allowed = [use.name for use in applied_alternatives.uses(result, others) if not use.exact]
     command = ["lotus", "run", "--settings", str(output)]
@@ -62,6 +54,35 @@ def write(
     if allowed:
         text = f"--allow lets {' and '.join(allowed)} change values as shown above"
         print_paragraph(console, "note", text)
+
+
+def write_problem(console: Console, problem: str) -> None:
+    """Print why no alternative was measured in training, after all that was said since."""
+    text = f"No file is written: {plain(problem)}"
+    console.print(f"\n{text}", style="bold", soft_wrap=True)
+
+
+def _write_none(console: Console, result: Ceilings, words: Sequence[str]) -> None:
+    """Print why no file is written and, where blocks tell too little, how to try again."""
+    speedups = [speedup for kind in _WHAT if (speedup := result.over(kind)) is not None]
+    faster = any(speedup.shows(WORTH) for speedup in speedups)
+    apart = result.differ(*(kind for kind in _WHAT if result.over(kind) is not None))
+    if faster and applied_alternatives.beyond_ceiling(result):
+        why = (
+            "alternatives cannot gain more than data that is always ready, which was not shown to "
+            "gain."
+        )
+    elif apart:
+        why = f"the blocks differ too much to tell whether an alternative helps: {apart}."
+    elif speedups:
+        why = "no alternative was shown to help."
+    else:
+        why = "the loop was not measured with alternatives."
+    console.print(f"\nNo file is written: {why}", style="bold", soft_wrap=True)
+    if apart or faster:
+        quiet = "To try again, best while other programs use less of the cores:"
+        console.print(quiet)
+        console.print(f"  {ceiling_blocks.again(words)}", soft_wrap=True)
 
 
 def _write_refused(console: Console, result: Ceilings) -> None:

@@ -68,6 +68,7 @@ def document(
         ],
         "seconds": result.seconds,
         "budget_s": result.budget_s,
+        "stopped": result.stopped,
         "interrupted": result.interrupted,
         "notes": result.notes_on(),
     }
@@ -127,6 +128,8 @@ def write(console: Console, result: Ceilings) -> None:
         f"{duration(result.seconds * 1e9)} of {duration(result.budget_s * 1e9)}"
     )
     print_table(console, title, columns, rows)
+    if result.stopped:
+        print_paragraph(console, "", f"They ended early: {result.stopped}.")
     shares = result.shares()
     if shares:
         cells = [[_label(stall), share(stall.mean), _between(stall)] for stall in shares]

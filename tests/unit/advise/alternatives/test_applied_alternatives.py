@@ -99,6 +99,37 @@ def test_nothing_is_kept_where_data_that_is_always_ready_gains_nothing() -> None
     assert "alternatives cannot gain more than data that is always ready" in text.getvalue()
 
 
+def test_blocks_that_differ_too_much_say_how_far_and_how_to_try_again() -> None:
+    # GIVEN rounds in which the loop with alternatives was 4 times as fast, as fast, and slower
+    speeds = ((50, 200), (80, 80), (120, 30))
+    rounds = tuple(
+        {
+            REAL: FedBlock(REAL, 1 / own, 0.0, 8, 64),
+            FREE: FedBlock(FREE, 0.001, 0.0, 8, 64),
+            EXACT: FedBlock(EXACT, 1 / other, 0.0, 8, 64),
+        }
+        for own, other in speeds
+    )
+    result = Ceilings(Fed().watched, rounds, 10.0, 60.0)
+    text = io.StringIO()
+    applied_report.write(
+        plain_console(text, 200), result, others=others(), words=["python", "a b.py"], output=None
+    )
+    # THEN it says what was measured, how far the blocks were apart, and the command to try again
+    shown = text.getvalue()
+    assert "No file is written: the blocks differ too much to tell" in shown
+    assert "50 to 120 samples/s with the loader as it is" in shown
+    assert "30 to 200 samples/s with alternatives that change no value." in shown
+    assert "  lotus advise --budget 5m -- python 'a b.py'\n" in shown
+    assert "in training whether the loop was faster" in " ".join(shown.split())
+
+
+def test_a_loop_that_was_not_measured_says_so_last() -> None:
+    text = io.StringIO()
+    applied_report.write_problem(plain_console(text, 200), "too few blocks fitted")
+    assert text.getvalue() == "\nNo file is written: too few blocks fitted\n"
+
+
 def test_every_stand_in_is_of_a_kind() -> None:
     choices = applied_alternatives.choices()
     assert "in_place_normalize" in choices[EXACT]

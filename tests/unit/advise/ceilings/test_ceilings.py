@@ -292,6 +292,29 @@ def test_an_interval_that_holds_any_result_is_not_printed() -> None:
     assert ceilings_report._times(Speedup(1.78, 1.5, 2.1, 3)) == "1.78 (1.50 to 2.10)"
 
 
+def test_blocks_that_end_early_say_why() -> None:
+    def shown(result: Ceilings) -> str:
+        text = io.StringIO()
+        ceilings_report.write(plain_console(text, 100), result)
+        return " ".join(text.getvalue().split())
+
+    precise = measured(Fed())
+    assert precise.seconds < precise.budget_s / 2
+    assert "They ended early: the speed-ups are known within 2.0%." in shown(precise)
+    slow = measured(Fed(slower=40.0), 59.0)
+    assert slow.seconds < 0.9 * slow.budget_s
+    assert "They ended early: another round of blocks takes " in shown(slow)
+    noisy = measured(Fed(noise=1.0), 60.0)
+    assert (noisy.seconds < 54.0) == ("They ended early: " in shown(noisy))
+
+
+def test_blocks_that_differ_much_say_how_far_they_are_apart() -> None:
+    result = rounds((1.0, 0.001, 0.01), (0.1, 0.001, 0.01), (0.3, 0.001, 0.01))
+    (note,) = result.notes_on()
+    assert note.startswith("the blocks differ much, as where other programs use the cores: ")
+    assert "1.00 to 9.90 samples/s with the loader as it is, 100 samples/s with" in note
+
+
 def test_progress_is_a_bar_or_a_line_a_round(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
