@@ -258,5 +258,5 @@ def _footer(summary: Summary) -> Section:
     version = summary.manifest.get("lotus")
     lines = lines or ["Nothing was lost, and there was nothing that lotus could not look into."]
     recorded = f"{where} {plain(version or '')}".strip()
-    recorded += ". `lotus schema report` describes each number of this page and its unit."
-    return Section("Lost or not measured", [*lines, recorded])
+    terms = LabelledText("each number and its unit", "lotus schema report", is_command=True)
+    return Section("Lost or not measured", [*lines, f"{recorded}.", terms])
