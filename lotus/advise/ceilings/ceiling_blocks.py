@@ -26,7 +26,7 @@ from lotus.common.text.formatting import command, duration, share
 from lotus.tune.program.program import TrialError
 from lotus.tune.search.trials.trial_rates import Speedup
 
-_SHORT = "the time was too short: give more with --budget"
+SHORT = "the time was too short: give more with --budget"
 _OF_THE_WAIT = {SAME: "storage", UNSENT: "delivery"}  # the part of the wait that a kind shows
 _EARLY = 0.1  # of the time that was allowed: who sees less left over does not ask why
 _ENOUGH, _PRECISE = 4, 0.02  # rounds, and half the interval's width, at which it may end
@@ -159,7 +159,7 @@ class _Blocks:
         self._rounds.append(done)
         return True
 
-    def _leave_out(self, *kinds: str, why: str = _SHORT) -> None:
+    def _leave_out(self, *kinds: str, why: str = SHORT) -> None:
         """Measure no more blocks of these kinds, and say why."""
         for kind in kinds:
             if kind not in self._kinds:

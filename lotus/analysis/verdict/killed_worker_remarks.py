@@ -14,6 +14,7 @@ from lotus.analysis.verdict.advice.resources import resources
 from lotus.common.text.formatting import plural, share, signal_name, size
 
 _MOST_NAMED = 4  # workers
+_EMPTY = 0.5  # of /dev/shm in use: less is not near its end, though it is read once a second only
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 
 
@@ -47,14 +48,14 @@ def _why(number: int, killed: pd.DataFrame, manifest: Mapping[str, Any], scope: 
         return _lack_of_memory(killed, manifest, scope)
     if number == signal.SIGBUS:
         filled = resources(scope).shm_share
-        known = (
-            f": at most {share(filled)} of its {size(scope.shm_bytes)} were seen in use"
-            if np.isfinite(filled)
-            else ""
-        )
+        words = "Usually /dev/shm, through which batches are sent, is full"
+        if np.isfinite(filled):
+            words += f"; at most {share(filled)} of its {size(scope.shm_bytes)} were seen in use"
+        if filled < _EMPTY:
+            return f"{words}, so a file that was cut while it was mapped may be the reason."
         return (
-            f"Usually /dev/shm, through which batches are sent, is full{known}. Enlarge it (docker "
-            "run --shm-size), or use fewer workers or a smaller prefetch_factor."
+            f"{words}. Enlarge it (docker run --shm-size), or use fewer workers or a smaller "
+            "prefetch_factor."
         )
     if number in _CRASHES:
         return (

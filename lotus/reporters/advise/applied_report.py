@@ -79,7 +79,7 @@ def _write_none(console: Console, result: Ceilings, words: Sequence[str]) -> Non
     else:
         why = "the loop was not measured with alternatives."
     console.print(f"\nNo file is written: {why}", style="bold", soft_wrap=True)
-    if apart or faster:
+    if apart or faster or (not speedups and ceiling_blocks.SHORT in result.refused.values()):
         quiet = "To try again, best while other programs use less of the cores:"
         console.print(quiet)
         console.print(f"  {ceiling_blocks.again(words)}", soft_wrap=True)

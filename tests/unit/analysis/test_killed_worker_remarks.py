@@ -55,6 +55,21 @@ def test_what_is_known_of_memory_is_said() -> None:
     assert "one had 3.00 GiB, and at least 64.0 MiB of memory were free." in judged.flaws[0]
 
 
+@pytest.mark.parametrize(
+    ("used", "words"),
+    [(63 << 20, "at most 98% of its 64.0 MiB were seen in use. Enlarge it"),
+     (1 << 20, "at most 1.6% of its 64.0 MiB were seen in use, so a file that was cut")],
+)  # fmt: skip
+def test_what_is_known_of_shared_memory_is_said(used: int, words: str) -> None:
+    run = killed_run((0, 7), shm_bytes=64 << 20)
+    pid = int(run.killed_workers["worker_pid"].iloc[0])
+    own = {"rank": 0, "pid": pid, "worker": 0, "time_ns": run.manifest["start_ns"], "pss": 0}
+    run.resources = pd.DataFrame([{**own, "rss": 0, "descriptors": 3, "shm": used}])
+    judged = summarise(run).verdict
+    assert judged is not None
+    assert words in judged.flaws[0]
+
+
 def test_a_kernel_that_counted_none_is_quoted() -> None:
     judged = summarise(killed_run((0, 9), memory_kills=0)).verdict
     assert judged is not None

@@ -10,6 +10,7 @@ import pytest
 
 from lotus.advise.alternatives import applied_alternatives
 from lotus.advise.alternatives.tried_alternatives import Alternatives
+from lotus.advise.ceilings import ceiling_blocks
 from lotus.advise.ceilings.ceilings import ALL, EXACT, FREE, REAL, Ceilings, FedBlock
 from lotus.reporters.advise import applied_report
 from lotus.reporters.base.console import plain_console
@@ -122,6 +123,16 @@ def test_blocks_that_differ_too_much_say_how_far_and_how_to_try_again() -> None:
     assert "30 to 200 samples/s with alternatives that change no value." in shown
     assert "  lotus advise --budget 5m -- python 'a b.py'\n" in shown
     assert "in training whether the loop was faster" in " ".join(shown.split())
+
+
+def test_blocks_for_which_the_time_was_too_short_say_how_to_try_again() -> None:
+    result = dataclasses.replace(measured(), refused={EXACT: ceiling_blocks.SHORT})
+    text = io.StringIO()
+    applied_report.write(
+        plain_console(text, 200), result, others=others(), words=["train.py"], output=None
+    )
+    assert "the loop was not measured with alternatives.\n" in text.getvalue()
+    assert text.getvalue().endswith("  lotus advise --budget 5m -- train.py\n")
 
 
 def test_a_loop_that_was_not_measured_says_so_last() -> None:
