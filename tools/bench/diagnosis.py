@@ -37,6 +37,10 @@ SLOWER = 0.95  # of a pair's speed: below it the next step made the program slow
 _LIMIT_S = 600
 
 
+class NotAppliedError(RuntimeError):
+    """`lotus run` left a loader as it is."""
+
+
 @contextlib.contextmanager
 def busy(count: int) -> Iterator[None]:
     """Run `count` processes that compute."""
@@ -52,22 +56,36 @@ def busy(count: int) -> Iterator[None]:
 def seconds(command: Sequence[str], env: Mapping[str, str]) -> float:
     """Return the sum of the loop times that an untraced run of a program prints.
 
-    Raises RuntimeError if lotus says that the loader keeps its own settings.
+    Raises NotAppliedError if lotus says that the loader keeps its own settings.
     """
     completed = subprocess.run(
         command,
         env={**os.environ, **env}, capture_output=True, text=True, check=True, timeout=_LIMIT_S,
     )  # fmt: skip
     if "keeps its own settings" in completed.stderr:
-        raise RuntimeError(completed.stderr)
+        raise NotAppliedError(completed.stderr)
     lines = [
         line.split()[1] for line in completed.stdout.splitlines() if line.startswith("seconds ")
     ]
     return sum(map(float, lines))
 
 
+def of_all_loops(document: Mapping[str, Any], gain: float | None) -> float | None:
+    """Return how many times as fast all loops are if those of the first loader are `gain` times.
+
+    A program prints the seconds of all its loops.
+    """
+    loader = document["loaders"][0]["loader"]
+    parts = document["time"]["parts"] if document["time"] else ()
+    whole = sum(part["ns"] for part in parts if part["loader"] >= 0)
+    its = sum(part["ns"] for part in parts if part["loader"] == loader)
+    return whole / (whole - its + its / gain) if gain and whole else gain
+
+
 def diagnosed(program: Path, kept: Path | None) -> tuple[dict[str, Any], dict[str, Any], str]:
     """Return the verdict on one traced run, its first loader's settings, and the report as text.
+
+    Gains that the verdict expects are those of all loops.
 
     The run is recorded in `kept`, or read there if it exists; None: recorded for this call only.
     """
@@ -85,6 +103,9 @@ def diagnosed(program: Path, kept: Path | None) -> tuple[dict[str, Any], dict[st
         )
     document = json.loads(report.stdout)
     words = " ".join(text.stdout.decode().split())
+    for cause in document["verdict"]["causes"]:
+        expected = cause["remedy"]["expected"]
+        expected |= {end: of_all_loops(document, expected[end]) for end in ("gain", "low", "high")}
     return document["verdict"], document["loaders"][0]["settings"], words
 
 
@@ -111,7 +132,7 @@ def followed(program: Path, settings: Mapping[str, Any], remedy: Mapping[str, An
         except subprocess.CalledProcessError as error:
             print(f"{program.stem} failed with the next step:\n{error.stderr}", file=sys.stderr)
             return 0.0
-        except RuntimeError as error:
+        except NotAppliedError as error:
             print(error, file=sys.stderr)
             return None
 
@@ -191,6 +212,11 @@ def rows(
             yield row
 
 
+def holds(expected: Mapping[str, Any], gain: float) -> bool:
+    """Return whether a measured gain is in the predicted interval; "at most" has no lower end."""
+    return bool((expected["at_best"] or expected["low"] <= gain) and gain <= expected["high"])
+
+
 def predicted(remedy: Mapping[str, Any]) -> str:
     gain = remedy["expected"]
     if gain["gain"] is None:
@@ -240,10 +266,12 @@ def _of_steps(rows_shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         )
         failed = sum(row["followed"] == 0 for row in tried)
         slower = sum(row["followed"] < SLOWER for row in tried)
+        expected = [row for row in tried if row["remedy"]["expected"]["gain"] is not None]
+        held = sum(holds(row["remedy"]["expected"], row["followed"]) for row in expected)
         yield (
             f"next step applied: {len(tried)}; recovers at least half of the planted loss in "
             f"{half} of {len(planted)}; over {1 - SLOWER:.0%} slower: {slower - failed}; "
-            f"failed: {failed}"
+            f"failed: {failed}; as predicted: {held} of {len(expected)}"
         )
 
 
