@@ -1,6 +1,7 @@
 """diagnosis.py: gains of one loader and of all loops, and when a prediction holds."""
 
 import pytest
+
 from tests.unit.benches import bench
 
 diagnosis = bench("diagnosis")
