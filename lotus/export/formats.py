@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _ROWS = (
     Format(
         "perfetto",
-        "perfetto",
+        "timelines.perfetto",
         "timeline, to open at https://ui.perfetto.dev",
         ".pftrace",
         "open it at https://ui.perfetto.dev",
@@ -39,7 +39,7 @@ _ROWS = (
     ),
     Format(
         "chrome",
-        "chrome",
+        "timelines.chrome",
         "timeline as JSON, for older viewers; --with adds a trace of torch.profiler",
         ".trace.json",
         "open it at https://ui.perfetto.dev or, in Chrome, at chrome://tracing",
@@ -47,7 +47,7 @@ _ROWS = (
     ),
     Format(
         "speedscope",
-        "flame_graphs",
+        "profiles.flame_graphs",
         "flame graphs per rank and worker, for https://www.speedscope.app",
         ".speedscope.json",
         "open it at https://www.speedscope.app",
@@ -55,7 +55,7 @@ _ROWS = (
     ),
     Format(
         "folded",
-        "flame_graphs",
+        "profiles.flame_graphs",
         "stacks for flamegraph.pl and inferno: operation;library;function",
         ".folded.txt",
         "draw it with: flamegraph.pl {path} > flames.svg",
@@ -63,7 +63,7 @@ _ROWS = (
     ),
     Format(
         "pprof",
-        "pprof",
+        "profiles.pprof",
         "profile for `go tool pprof`, every event as a sample type",
         ".pb.gz",
         "look at it with: go tool pprof -http=: {path}",
@@ -71,7 +71,7 @@ _ROWS = (
     ),
     Format(
         "parquet",
-        "table_files",
+        "tables.table_files",
         "all tables of the run, for pandas, polars, duckdb (needs pyarrow)",
         "",
         "read one with: pandas.read_parquet({batches})",
@@ -79,7 +79,7 @@ _ROWS = (
     ),
     Format(
         "csv",
-        "table_files",
+        "tables.table_files",
         "all tables of the run",
         "",
         "read one with: pandas.read_csv({batches})",

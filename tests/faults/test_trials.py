@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 import torch
+from lotus.inside.tune.candidates.trials.trials.trials import CandidateError, Trials
 from torch.utils.data import DataLoader, Dataset
 
-from lotus.inside.tune.candidates import teardown
+from lotus.inside.tune.candidates.processes import teardown
 from lotus.inside.tune.candidates.trial_requests import Close, Measure, Open
-from lotus.inside.tune.candidates.trials import CandidateError, Trials
 
 _SELF = os.getpid()
 
@@ -284,7 +284,7 @@ def test_a_candidate_dies_with_its_program() -> None:
         sys.path.insert(0, sys.argv[1])
         from torch.utils.data import DataLoader
         from lotus.inside.tune.candidates.trial_requests import Open
-        from lotus.inside.tune.candidates.trials import Trials
+        from lotus.inside.tune.candidates.trials.trials import Trials
         class Slow:
             def __len__(self): return 8
             def __getitem__(self, index):

@@ -310,7 +310,7 @@ def read_torch(folder: Path, data: bytes, passed: Passed) -> None:
 
     import pandas as pd
 
-    from lotus.export import torch_trace
+    from lotus.export.timelines import torch_trace
 
     path = folder / "trace.json"
     put(path, data)

@@ -292,7 +292,7 @@ _KNOWN: list[Reader] = []
 def _known() -> list[Reader]:
     if not _KNOWN:
         # Once, before the processes of the parts are forked.
-        import lotus.export.torch_trace
+        import lotus.export.timelines.torch_trace
         import lotus.reporters.run.terminal
         import lotus.sweep.sweep_record  # noqa: F401
         import native_map.paper.importers

@@ -7,7 +7,7 @@ import pandas as pd
 from lotus.analysis.common.columns import records
 from lotus.analysis.counters.function_profile import MapSummary
 from lotus.analysis.counters.topdown import nodes
-from lotus.export import spreadsheet_cells
+from lotus.export.tables import spreadsheet_cells
 from native_map.events.metrics import METRICS
 
 SCHEMA = 1

@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 from lotus.analysis.ranks.rank_steps import long_table, rank_steps
-from lotus.export import flame_graphs, formats
+from lotus.export import formats
 from lotus.export.export_request import ExportRequest
+from lotus.export.profiles import flame_graphs
 from lotus.reading.run import Run, load
 from tests.logs import MS, RunBuilder
 from tests.simulation import simulate

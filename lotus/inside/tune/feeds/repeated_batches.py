@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 
-from ..candidates import batch_contents
+from ..candidates.loading import batch_contents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ..candidates import batch_contents, file_offsets
+from ..candidates.loading import batch_contents, file_offsets
 from .quiet_steps import Quiet
 
 TYPE_CHECKING = False

@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 
 from ...common.control.ending import end_at_once as end_at_once
-from ..candidates.worker_processes import descendants, started
+from ..candidates.processes.worker_processes import descendants, started
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..candidates import trial_requests
-from ..candidates.trials import CandidateError, ForbiddenError
+from ..candidates.trials.trials import CandidateError, ForbiddenError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...common.control import exchange
-    from ..candidates.trials import Trials
+    from ..candidates.trials.trials import Trials
 
 
 def serve(

@@ -11,9 +11,10 @@ from functools import partial
 from ...apply import epoch_handover
 from ...common.control import deferred_interrupts, exchange
 from ...common.loaders import loader_description
-from ..candidates import file_offsets, trial_requests
-from ..candidates.step_emulator import Step
-from ..candidates.trials import Trials
+from ..candidates import trial_requests
+from ..candidates.loading import file_offsets
+from ..candidates.trials.step_emulator import Step
+from ..candidates.trials.trials import Trials
 from ..feeds import fed_training
 from ..observation.idle_workers import wait_until_idle
 from ..observation.observer import LoaderObserver, clock

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lotus.inside.common.control import deferred_interrupts
-from lotus.inside.tune.candidates import teardown
-from lotus.inside.tune.candidates.watchdog import CandidateError, Watchdog, held
+from lotus.inside.tune.candidates.processes import teardown
+from lotus.inside.tune.candidates.processes.watchdog import CandidateError, Watchdog, held
 
 
 @pytest.fixture
@@ -56,8 +56,10 @@ def test_it_is_kept_back_where_workers_start(ours: None) -> None:
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_watch_raises_where_it_is_waited(waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lotus.inside.tune.candidates.watchdog._FORCE_S", 60.0 if waits else 0.2)
-    monkeypatch.setattr("lotus.inside.tune.candidates.watchdog._AGAIN_S", 0.01)
+    monkeypatch.setattr(
+        "lotus.inside.tune.candidates.processes.watchdog._FORCE_S", 60.0 if waits else 0.2
+    )
+    monkeypatch.setattr("lotus.inside.tune.candidates.processes.watchdog._AGAIN_S", 0.01)
     watch = Watchdog(0.05, "this")
     reached = []
 
@@ -130,7 +132,7 @@ def test_a_queue_whose_lock_nobody_holds_does_not_hinder(monkeypatch: pytest.Mon
 
 
 def test_workers_start_with_ctrl_c_blocked() -> None:
-    from lotus.inside.tune.candidates.candidate_loader import _without_interrupts
+    from lotus.inside.tune.candidates.loading.candidate_loader import _without_interrupts
 
     read, write = os.pipe()
     with _without_interrupts():

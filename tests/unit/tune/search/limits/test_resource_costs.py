@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lotus.inside.tune.candidates import worker_processes
+from lotus.inside.tune.candidates.processes import worker_processes
 from lotus.tune.search.limits.resource_costs import ResourceCosts
 
 MIB = 1 << 20

@@ -1,0 +1,1 @@
+"""Times by their place in the program, for profile viewers."""

@@ -1,0 +1,1 @@
+"""Events on a time axis, for trace viewers."""

@@ -1,0 +1,1 @@
+"""Loaders of candidates: their batches, indices, streams and files."""

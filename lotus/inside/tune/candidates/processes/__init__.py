@@ -1,0 +1,1 @@
+"""The processes of candidates: made, watched and ended."""

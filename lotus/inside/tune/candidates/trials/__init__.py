@@ -1,0 +1,1 @@
+"""Trials: candidates opened and timed, block by block."""
