@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lotus.inside.tune.candidates.trial_requests import SLOW_BATCHES, Measure
-from lotus.inside.tune.candidates.trials.trials import block_timer
+from lotus.inside.tune.candidates.trials import block_timer
 from lotus.tune.search.trials.trial_rates import rate
 
 FETCH_S, STEP_S = 0.1, 0.02
