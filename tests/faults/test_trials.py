@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from lotus.inside.tune.candidates.trials.trials.trials import CandidateError, Trials
+from lotus.inside.tune.candidates.trials.trials import CandidateError, Trials
 from torch.utils.data import DataLoader, Dataset
 
 from lotus.inside.tune.candidates.processes import teardown

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from lotus.inside.tune.candidates.trials.trials.trials import Trials
+from lotus.inside.tune.candidates.trials.trials import Trials
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 
 from lotus.inside.tune.agent import Agent

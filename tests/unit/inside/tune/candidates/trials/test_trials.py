@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from lotus.inside.tune.candidates.trials.trials.trials import CandidateError, Step, Trials
+from lotus.inside.tune.candidates.trials.trials import CandidateError, Step, Trials
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from lotus.inside.tune.candidates.loading import batch_contents
