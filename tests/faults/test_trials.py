@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 import torch
-from lotus.inside.tune.candidates.trials.trials import CandidateError, Trials
 from torch.utils.data import DataLoader, Dataset
 
 from lotus.inside.tune.candidates.processes import teardown
 from lotus.inside.tune.candidates.trial_requests import Close, Measure, Open
+from lotus.inside.tune.candidates.trials.trials import CandidateError, Trials
 
 _SELF = os.getpid()
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 import torch
-from lotus.inside.tune.candidates.trials.trials import Trials
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 
 from lotus.inside.tune.agent import Agent
+from lotus.inside.tune.candidates.trials.trials import Trials
 from lotus.inside.tune.observation import idle_workers
 from lotus.inside.tune.observation.observer import LoaderObserver
 from lotus.inside.tune.observation.quiet_steps import Quiet

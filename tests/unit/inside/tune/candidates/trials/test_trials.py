@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from lotus.inside.tune.candidates.trials.trials import CandidateError, Step, Trials
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from lotus.inside.tune.candidates.loading import batch_contents
 from lotus.inside.tune.candidates.loading.candidate_loader import MARK
 from lotus.inside.tune.candidates.trial_requests import Close, CompareEpochs, Measure, Open
 from lotus.inside.tune.candidates.trials.step_emulator import StepEmulator
+from lotus.inside.tune.candidates.trials.trials import CandidateError, Step, Trials
 
 
 def setting(workers: int, **others: Any) -> dict[str, Any]:
