@@ -123,7 +123,7 @@ _SLOW = {
         "inside/common": "signal_handlers",
         "inside/isolate": "data_habits",
         "inside/trace/fetches": "sample_digests",
-        "inside/tune/candidates": "trials",
+        "inside/tune/candidates/trials": "trials",
         "inside/tune/feeds": "repeated_batches",
         "inside/tune/observation": "quiet_steps",
         "native_map/estimate": "count_estimates",

@@ -41,14 +41,15 @@ from lotus.compare.pairing import (
     counter_rows,
     pairs_of,
 )
+from lotus.compare.run_spread import run_spread
 from lotus.compare.totals import Totals, totals
 from lotus.reading import missing_data
 from lotus.reading.missing_data import SEND_TIMES
 
 ONE_RUN = (
-    "each side has one run: the intervals cover how much batches vary within these two runs, not "
-    "how much runs differ, which is often more. Equal programs can therefore look different; "
-    "alternate three or more runs of each and compare them as: lotus compare A1,A2,A3 B1,B2,B3"
+    "each side has one run: how much runs differ is not measured, but taken to be 3%, and more "
+    "where other programs had the cores. For a surer answer, alternate three or more runs of each "
+    "and compare them as: lotus compare A1,A2,A3 B1,B2,B3"
 )
 MOST_LOADERS = 8
 NOT_COMPARABLE = "not comparable"  # kind of a verdict
@@ -261,9 +262,11 @@ def _loader(
         sums.append(side_total)
         totals_of_sides.append(parts)
     cpus = [_cpu(side.runs[0]) for side in (a, b)]
+    lone = len(mine) == len(theirs) == 1 and not same
+    spreads = [run_spread(side[0]) if lone else 0.0 for side in (mine, theirs)]
     lines = measures.of_loader(
-        measures.Sums(sums[0], totals_of_sides[0]),
-        measures.Sums(sums[1], totals_of_sides[1]),
+        measures.Sums(sums[0], totals_of_sides[0], spreads[0]),
+        measures.Sums(sums[1], totals_of_sides[1], spreads[1]),
         chosen.labels,
         cpus,
     )
@@ -363,12 +366,12 @@ def _verdict(
         text = f"{a.letter} and {b.letter} run different commands; their speeds are not comparable"
         return ComparisonVerdict(NOT_COMPARABLE, text)
     elsewhere = other_machine(run_facts(a.runs, b.runs))
-    if not gap.has_interval or next_step.unclear(gap):
-        return _unknown(gap, a, b, elsewhere, setting)
     lone = len(a.runs) == len(b.runs) == 1
     if lone:
         notes.append(ONE_RUN)
-    elif min(len(a.runs), len(b.runs)) == 1:
+    if not gap.has_interval or next_step.unclear(gap):
+        return _unknown(gap, a, b, elsewhere, setting)
+    if not lone and min(len(a.runs), len(b.runs)) == 1:
         notes.append("the side of one run is taken to vary from run to run as the other one does")
     if gap.low <= 0 <= gap.high:
         interval = f"{gap.difference:+.1%} ({gap.low:+.1%} to {gap.high:+.1%})"

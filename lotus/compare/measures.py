@@ -13,6 +13,7 @@ from lotus.analysis.common.scope import RunLike, table
 from lotus.common.numbers.array_types import Floats
 from lotus.common.numbers.statistics import LEVEL
 from lotus.compare import uncertainty
+from lotus.compare.run_spread import UNDISTURBED
 from lotus.compare.totals import Totals
 from lotus.compare.uncertainty import Difference, ReplicatedValue
 from native_map.events import formulas
@@ -53,6 +54,7 @@ _OF_MADE = (
     ("minor_faults", "minor faults", "count"),
     ("involuntary_switches", "preempted", "count"),
 )
+_OF_TIME = {"ns", "samples/s", "share"}
 _NEITHER = {"idle", "delay"}
 _MOST_ALONE = 0.1  # of a sum with an interval: the most that single starts may be
 # CPU metrics for which more is better; for all others less is better, or neither.
@@ -105,10 +107,14 @@ def by_weight(lines: Sequence[MeasureLine]) -> list[MeasureLine]:
 
 @dataclass(frozen=True)
 class Sums:
-    """One side: the totals of all its runs with replicates, and of each run."""
+    """One side: the totals of all its runs with replicates, and of each run.
+
+    `spread`: of a loop's time between runs, for sides of one run (`run_spread`).
+    """
 
     whole: Totals
     runs: Sequence[Totals]
+    spread: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -152,7 +158,10 @@ _Row = tuple[Quantity, _Value, str]  # "": its value is not of one part
 
 def _line(a: Sums, b: Sums, quantity: Quantity, value: _Value, part: str) -> MeasureLine | None:
     """Return the line of a quantity; None where a side lacks it, or both have nothing of it."""
-    first, second = (_measured(side, value, quantity.starts, part) for side in (a, b))
+    first, second = (
+        replace(_measured(side, value, quantity.starts, part), spread=_spread(side, quantity))
+        for side in (a, b)
+    )
     if np.isnan(first.value) or np.isnan(second.value) or first.value == second.value == 0:
         return None
     gap = uncertainty.difference(first, second, relative=not quantity.absolute)
@@ -264,6 +273,13 @@ def _metrics(
                      values[0], values[1], gap)
             )  # fmt: skip
     return lines
+
+
+def _spread(side: Sums, quantity: Quantity) -> float:
+    """Return how much a quantity varies between runs: time on a core lacks no core."""
+    if not side.spread or quantity.unit not in _OF_TIME:
+        return 0.0
+    return UNDISTURBED if quantity.group in (CPU, COUNTERS) else side.spread
 
 
 def _measured(side: Sums, value: _Value, starts: bool, part: str) -> ReplicatedValue:

@@ -6,7 +6,7 @@ multiplied by Student's t, as blocks and runs are few.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +20,15 @@ class ReplicatedValue:
     """A value of one side: over all its runs, in each replicate, and in each run.
 
     `blocks` is how many pieces of a series the replicates were drawn from; below 2 the variation
-    within runs is not known.
+    within runs is not known. `spread`: how much runs are taken to vary where neither side has
+    several, as the standard deviation of the value's logarithm.
     """
 
     value: float
     replicates: Floats  # (REPLICATES,)
     blocks: float
     runs: Floats  # (runs,)
+    spread: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def difference(a: ReplicatedValue, b: ReplicatedValue, relative: bool = True) ->
             float(np.fmax(end / a.value, -1.0)) if end == end else end for end in ends
         )
         return Difference(True, gap, low, high, absolute.p)
-    first, second = (_log(a), _log(b)) if relative else (a, b)
+    first, second = (_log(a), _log(b)) if relative else (_of_unit(a), _of_unit(b))
     gap = second.value - first.value
     error, freedom = _error(first, second)
     if math.isnan(error):
@@ -89,7 +91,12 @@ def _log(measured: ReplicatedValue) -> ReplicatedValue:
         np.log(measured.replicates),
         measured.blocks,
         np.log(measured.runs),
+        measured.spread,
     )
+
+
+def _of_unit(measured: ReplicatedValue) -> ReplicatedValue:
+    return replace(measured, spread=measured.spread * abs(measured.value))
 
 
 def _error(a: ReplicatedValue, b: ReplicatedValue) -> tuple[float, float]:
@@ -106,7 +113,7 @@ def _error(a: ReplicatedValue, b: ReplicatedValue) -> tuple[float, float]:
     for side in (a, b):
         within = float(np.var(side.replicates)) if side.blocks >= 2 else math.nan
         if not spreads:
-            parts.append((within, side.blocks - 1))
+            parts += [(within, side.blocks - 1), (side.spread**2, math.inf)]
             continue
         if len(side.runs) > 1 and not np.isnan(side.runs).any():
             between, freedom = float(np.var(side.runs, ddof=1)), len(side.runs) - 1

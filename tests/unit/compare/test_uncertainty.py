@@ -1,6 +1,7 @@
 """Intervals hold the truth as often as they say, also where batches are not independent."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -106,6 +107,28 @@ def test_a_run_without_repeats_varies_as_those_of_the_other_side() -> None:
     assert difference(single, several).low < 0 < difference(single, several).high
     alone = ReplicatedValue(11.0, calm + 1, 50, np.array([11.0]))
     assert difference(single, alone).low > 0.09
+
+
+def test_single_runs_vary_as_much_as_is_said_of_them() -> None:
+    """Each run has a pace of its own: told of it, intervals hold the truth as often as they say."""
+    generator = np.random.default_rng(5)
+    held = 0
+    for _ in range(CASES):
+        paces = 10 * np.exp([0.05, 0.2] * generator.standard_normal(2))
+        sides = [
+            replace(measured(pace + generator.standard_normal(200), generator), spread=spread)
+            for pace, spread in zip(paces, (0.05, 0.2), strict=True)
+        ]
+        estimate = difference(*sides)
+        held += estimate.low <= 0 <= estimate.high
+    assert 0.90 <= held / CASES <= 0.98
+
+
+def test_the_spread_of_single_runs_is_relative_in_any_unit() -> None:
+    values = [np.random.default_rng(seed).normal(10.0, 0.1, 300) for seed in (1, 2)]
+    sides = [ReplicatedValue(10.0, each, 50, np.array([10.0]), 0.1) for each in values]
+    shares, absolute = difference(*sides), difference(*sides, relative=False)
+    assert shares.high == pytest.approx(math.exp(absolute.high / 10.0) - 1, rel=0.01)
 
 
 def test_nothing_known_of_the_variation_gives_no_interval() -> None:
