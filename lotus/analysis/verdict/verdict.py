@@ -90,6 +90,12 @@ class Cause:
     unnamed_advice: str = ""  # without the operation's name, as `Advice`; in no document
 
     @property
+    def delay_share(self) -> float:
+        """The share of the loop in which the same work had no core."""
+        delay = self.share * ratio(self.delay_ns, self.ns) if self.delay_ns else 0.0
+        return max(min(delay, _ALL - self.share), 0.0)
+
+    @property
     def gain(self) -> float:
         """The speed-up of the loop without this cause, if all else took as long as before.
 
@@ -99,8 +105,7 @@ class Cause:
         """
         shared = (*_OF_CORES, INTERPRETER.kind, STANDING.kind)
         alone = self.part not in (STEP, OUTSIDE_PART) and self.kind not in shared
-        whole = self.share * (1.0 + ratio(self.delay_ns, self.ns)) if self.delay_ns else self.share
-        whole = min(whole, _ALL) if self.delay_ns else whole
+        whole = self.share + self.delay_share
         known = alone and self.share >= _WORTH and whole < 1
         return min(1.0 / (1.0 - whole), self.at_once) if known else math.nan
 

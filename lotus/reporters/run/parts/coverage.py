@@ -262,8 +262,10 @@ def gain_words(cause: Cause, judged: Verdict) -> str:
     bound = "at least " if judged.doubt and not cause.delay_ns else ""
     most = cause.gain >= cause.at_once or (judged.doubt and cause.kind == PREFETCH.kind)
     bound = "at most " if most else bound
-    with_delay = ", with its time without a core" if cause.delay_ns and not most else ""
-    return f"{bound}{factor(cause.gain)} times as fast{with_delay}"
+    text = f"{bound}{factor(cause.gain)} times as fast"
+    if cause.delay_ns and not most:
+        text += f", as {share(cause.delay_share)} more, in which it had no core, would go too"
+    return text
 
 
 def interval(cause: Cause) -> str:
