@@ -13,9 +13,8 @@ from typing import Annotated, Any
 from lotus.common.storage import declared
 from lotus.common.storage.declared import OneOf, Range
 from lotus.common.text.formatting import plural
+from lotus.common.torch_defaults import TORCH_PREFETCH
 
-# The default of torch.utils.data.DataLoader with workers.
-TORCH_PREFETCH = 2
 START_METHODS = ("fork", "spawn", "forkserver")
 
 Value = int | bool | str | None

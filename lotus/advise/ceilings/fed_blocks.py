@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from lotus.common.torch_defaults import TORCH_PREFETCH
 from lotus.inside.tune.candidates.trial_requests import Feed, Reply, Request
-from lotus.settings.space import TORCH_PREFETCH, Setting
+from lotus.settings.space import Setting
 from lotus.tune.program.program import TrialError, Watched
 
 _ROUNDS = 8  # to be aimed at

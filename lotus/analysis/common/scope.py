@@ -26,6 +26,7 @@ from lotus.analysis.common.loop_spans import loop_spans
 from lotus.analysis.common.run_contents import Partials, RunContents, one_process, parts_of
 from lotus.analysis.common.warm_up import without_warm_up
 from lotus.common.terminal.progress import Advance
+from lotus.common.torch_defaults import TORCH_PREFETCH
 
 _OF_LOADERS = ("batches", "waits", "epochs")
 TABLES = (*_OF_LOADERS, "workers", "resources", "paths")
@@ -114,7 +115,7 @@ class Scope:
     @property
     def prefetch_factor(self) -> int:
         """Batches that each worker makes ahead; torch's default if it is not known."""
-        return int(self.settings.get("prefetch_factor") or 2)
+        return int(self.settings.get("prefetch_factor") or TORCH_PREFETCH)
 
     @property
     def epoch_count(self) -> int:

@@ -7,7 +7,8 @@ import math
 import statistics
 from collections.abc import Collection
 
-from lotus.settings.space import TORCH_PREFETCH, Measurement, Observed, Setting, Space
+from lotus.common.torch_defaults import TORCH_PREFETCH
+from lotus.settings.space import Measurement, Observed, Setting, Space
 from lotus.tune.program.program import Watched
 
 VARIED = ("start_method", "in_order", "threads")  # parameters varied on request only

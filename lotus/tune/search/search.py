@@ -13,8 +13,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from lotus.common.errors import LotusError
+from lotus.common.torch_defaults import TORCH_PREFETCH
 from lotus.inside.tune.candidates.trial_requests import CompareEpochs, EpochComparison
-from lotus.settings.space import TORCH_PREFETCH, Measurement, Setting, Space
+from lotus.settings.space import Measurement, Setting, Space
 from lotus.tune import strategies
 from lotus.tune.program.program import PausedProgram, TrialError, Watched
 from lotus.tune.search.check import torch_threads

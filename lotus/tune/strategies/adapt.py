@@ -34,14 +34,8 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lotus.settings.space import (
-    LOADER_PARAMETERS,
-    TORCH_PREFETCH,
-    Measurement,
-    Setting,
-    Space,
-    Value,
-)
+from lotus.common.torch_defaults import TORCH_PREFETCH
+from lotus.settings.space import LOADER_PARAMETERS, Measurement, Setting, Space, Value
 from lotus.tune.strategies import avl_tree
 from lotus.tune.strategies.stepwise import Remembering, Steps
 

@@ -9,7 +9,8 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from lotus.settings.space import TORCH_PREFETCH, Setting
+from lotus.common.torch_defaults import TORCH_PREFETCH
+from lotus.settings.space import Setting
 from lotus.tune.strategies.problem import Problem
 
 

@@ -21,7 +21,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lotus.common.numbers.statistics import Z95
-from lotus.settings.space import TORCH_PREFETCH, Measurement, Setting
+from lotus.common.torch_defaults import TORCH_PREFETCH
+from lotus.settings.space import Measurement, Setting
 from lotus.tune.strategies.candidates import CandidateSettings
 from lotus.tune.strategies.equivalent_settings import both
 from lotus.tune.strategies.known_rate import KnownRate

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from lotus.common.numbers.array_types import Floats
-from lotus.settings.space import TORCH_PREFETCH, Setting
+from lotus.common.torch_defaults import TORCH_PREFETCH
+from lotus.settings.space import Setting
 from lotus.tune.strategies.known_rate import KnownRate
 from lotus.tune.strategies.problem import Problem
 from lotus.tune.strategies.roofline import Roofline

@@ -7,6 +7,7 @@ from typing import Literal
 from lotus.analysis.replay.gain_prediction import UNKNOWN, Prediction
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.worker_advice import WorkerAdvice
+from lotus.common.torch_defaults import TORCH_PREFETCH
 
 WORKERS, PREFETCH = "num_workers", "prefetch_factor"
 PERSISTENT, PINNED = "persistent_workers", "pin_memory"
@@ -19,7 +20,6 @@ Part = Literal[
 _OF_LOADER: tuple[Part, ...] = (
     "num_workers", "prefetch_factor", "persistent_workers", "pin_memory",
 )  # fmt: skip
-_TORCH_PREFETCH = 2  # of a loader with workers that is given none
 _OPPOSITES = ({"more", "fewer"}, {"more", "not more"}, {"on", "off"})
 
 
@@ -109,7 +109,7 @@ def no_workers(circumstances: Circumstances, start_up: bool = False) -> Remedy:
 def without_workers(circumstances: Circumstances) -> str:
     """Return the words for a loader without workers, with what torch refuses then."""
     seen = {
-        "prefetch_factor": circumstances.prefetch not in (0, _TORCH_PREFETCH),
+        "prefetch_factor": circumstances.prefetch not in (0, TORCH_PREFETCH),
         "persistent_workers": circumstances.persistent,
         "timeout": circumstances.timeout,
         "multiprocessing_context": circumstances.spawned,

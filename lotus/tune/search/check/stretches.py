@@ -13,8 +13,9 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from lotus.common.torch_defaults import TORCH_PREFETCH
 from lotus.inside.tune.candidates.trial_requests import Reply, Request, Train
-from lotus.settings.space import TORCH_PREFETCH, Setting
+from lotus.settings.space import Setting
 from lotus.tune.program.program import TrialError, Watched
 from lotus.tune.search.check.round_timings import LEAST_BATCHES, Timings, speedup
 from lotus.tune.search.outcome import search_notes

@@ -11,7 +11,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from lotus.settings.space import TORCH_PREFETCH, Measurement, Observed, Setting
+from lotus.common.torch_defaults import TORCH_PREFETCH
+from lotus.settings.space import Measurement, Observed, Setting
 from lotus.tune.program.program import Watched
 from lotus.tune.search.check.checked_result import chosen
 from lotus.tune.search.default_space import step_of

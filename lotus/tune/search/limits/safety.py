@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from lotus.common.machine.memory_headroom import Headroom
+from lotus.common.torch_defaults import TORCH_PREFETCH
 from lotus.inside.tune.candidates.trial_requests import TrialBlock
-from lotus.settings.space import TORCH_PREFETCH, Setting
+from lotus.settings.space import Setting
 from lotus.tune.program.program import Watched
 from lotus.tune.search.limits import machine_limits, memory_guard
 from lotus.tune.search.limits.machine_limits import MachineLimits

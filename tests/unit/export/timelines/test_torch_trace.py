@@ -18,7 +18,7 @@ from lotus.export.timelines import chrome, torch_trace
 from lotus.reading.run import load
 from tests.logs import MS, START_NS, RunBuilder, made
 
-RECORDED = sorted((Path(__file__).parents[3] / "traces/torch_profiler").glob("*.json"))
+RECORDED = sorted((Path(__file__).parents[4] / "traces/torch_profiler").glob("*.json"))
 WALL = 1_700_000_000_000_000_000
 
 

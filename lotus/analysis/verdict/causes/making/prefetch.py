@@ -10,8 +10,7 @@ from lotus.analysis.verdict.advice.remedy import MORE_PREFETCH, set_prefetch
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.text.formatting import plural, share, size
-
-_DEFAULT = 2  # torch's prefetch factor, where none is set
+from lotus.common.torch_defaults import TORCH_PREFETCH
 
 
 def comes_first(ledger: Ledger) -> bool:
@@ -21,7 +20,7 @@ def comes_first(ledger: Ledger) -> bool:
     intervals.
     """
     better = ledger.better_prefetch
-    low = ledger.scope.prefetch_factor < _DEFAULT
+    low = ledger.scope.prefetch_factor < TORCH_PREFETCH
     return better.hides and (low or better.long_steps > 0 or ledger.batch_making.slow_every > 0)
 
 
