@@ -1,4 +1,4 @@
-"""A Program that sends each request to lotus/inside/tune/candidates/trials.py as a message."""
+"""A Program that sends each request to lotus/inside/tune/candidates/trials/trials.py as a message."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ class LocalProgram(RemoteProgram):
 
     def __init__(self, loader: Any, step: float | Callable[[Any], object] | None) -> None:
         load_inside()
-        self._inside: Any = importlib.import_module("_lotus_inside.tune.candidates.trials")
+        self._inside: Any = importlib.import_module("_lotus_inside.tune.candidates.trials.trials")
         self._requests: Any = importlib.import_module(
             "_lotus_inside.tune.candidates.trial_requests"
         )
@@ -172,7 +172,7 @@ class LocalProgram(RemoteProgram):
     def _watch_seconds(self, step: float) -> None:
         if isinstance(step, bool) or not isinstance(step, (int, float)) or not 0 <= step < math.inf:
             raise LotusError(f"step={step!r}: give seconds, or a function of a batch")
-        steps = importlib.import_module("_lotus_inside.tune.candidates.step_emulator")
+        steps = importlib.import_module("_lotus_inside.tune.candidates.trials.step_emulator")
         cpu = 0.0 if self.watched.accelerator else float(step)
         self._trials.step = steps.Step(float(step), cpu, 1)
         self.watched = dataclasses.replace(
