@@ -1,4 +1,4 @@
-"""A Program that sends each request to lotus/inside/tune/candidates/trials/trials.py as a message."""
+"""A Program that sends requests to lotus/inside/tune/candidates/trials/trials.py as messages."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ RUNS_WHAT_IT_READS = {"eval", "exec", "compile", "pickle", "marshal", "shelve", 
 BETWEEN_OUR_PROCESSES = {
     "inside/tune/candidates/loading/batch_contents.py": "pickle",  # dumps for a digest
     "inside/tune/candidates/trials/open_candidates.py": "pickle",  # a batch of our own child
-    "inside/tune/candidates/processes/forked_child.py": "pickle",  # questions and answers, through a pipe
+    "inside/tune/candidates/processes/forked_child.py": "pickle",  # questions, answers
     "inside/apply/settings_hooks.py": "pickle",  # the class of an error
     "inside/cache/fingerprints.py": "marshal",  # dumps for a digest
     "analysis/common/reduction_backends.py": "joblib",  # results of processes that it starts
