@@ -1,9 +1,9 @@
 """The interface between a search and the program being tuned, which measures candidate loaders.
 
 lotus/inside/tune/candidates/trials/trials.py does the work inside the program. `lotus.tune(loader)`
-calls it; `lotus.tune.session.subprocess_tuning` reaches it through pipes. A search (search.py) knows
-only this protocol, and neither of the two. lotus/inside/tune/candidates/trial_requests.py defines its
-requests and replies.
+calls it; `lotus.tune.session.subprocess_tuning` reaches it through pipes. A search (search.py)
+knows only this protocol, and neither of the two. lotus/inside/tune/candidates/trial_requests.py
+defines its requests and replies.
 """
 
 from __future__ import annotations
