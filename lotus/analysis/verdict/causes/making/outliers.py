@@ -61,6 +61,7 @@ _AWAITED = {
     "does.",
 }
 _LEAST_BLOCKED = 0.6  # blocked_share: the slow samples wait, and do not compute
+_COMPUTES = 0.2  # blocked_share: with less, they compute
 
 
 def outlier_charge(row: CauseRow, excess: Excess, evidence: dict[str, float]) -> Charge:
@@ -237,10 +238,13 @@ SLOW_SAMPLES = CauseRow(
 
 def _stalls(ledger: Ledger) -> Iterable[Charge]:
     slow = ledger.batch_making.outliers.by_chance
-    if slow.any() and not ledger.batch_making.stalls_held:
-        excess = ledger.take_excess(BY_CHANCE)
-        looks = looks_within(ledger, excess.within)
-        yield outlier_charge(STALLS, excess, _sample_facts(ledger, slow) | look_evidence(looks))
+    if not slow.any() or ledger.batch_making.stalls_held:
+        return
+    facts = _sample_facts(ledger, slow)
+    if facts["blocked_share"] < _COMPUTES:
+        return  # no storage, lock or network is to blame, but what computes
+    excess = ledger.take_excess(BY_CHANCE)
+    yield outlier_charge(STALLS, excess, facts | look_evidence(looks_within(ledger, excess.within)))
 
 
 def _stalls_title(charge: Charge, circumstances: Circumstances) -> str:
