@@ -424,6 +424,14 @@ class Run(LauncherTables):
         return summary_tables.first_batches(self._outline)
 
     @cached_property
+    def full_collections(self) -> pd.DataFrame:
+        """Fetches that had full collections of garbage, the first 200 of each process.
+
+        rank, local_rank, world_size, host, pid, worker, time_ns (when the fetch began), count.
+        """
+        return summary_tables.full_collections(self._outline)
+
+    @cached_property
     def sample_digests(self) -> pd.DataFrame:
         """Smallest checksums of a stream's samples in a worker's first pass, unless too many.
 

@@ -80,6 +80,7 @@ class Scope:
     places: pd.DataFrame
     first_batches: pd.DataFrame
     sample_digests: pd.DataFrame
+    full_collections: pd.DataFrame
     machine: pd.DataFrame
     memory: pd.DataFrame
     children: pd.DataFrame
@@ -259,6 +260,7 @@ def _scope(
         no_stacks=str(getattr(run, "no_stacks", "")),
         first_batches=_of_pids(table(run, "first_batches"), batches),
         sample_digests=_of_pids(table(run, "sample_digests"), batches),
+        full_collections=_of_pids(table(run, "full_collections"), batches),
     )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.components import Components, held_up, usual_of_worker
+from lotus.analysis.batches.full_collections import had_full_collection
 from lotus.analysis.batches.usual_durations import (
     UsualDurations,
     is_usable,
@@ -48,7 +49,7 @@ class Outliers:
     # (the median of its worker)
     samples: pd.DataFrame
     alone: Bools  # slow by themselves, as far as that is known
-    by_chance: Bools  # slow this time, but not in most of their fetches
+    by_chance: Bools  # slow this time, but not in most of their fetches, or in a full collection
     together: Bools  # with all of their batch
     fetches: Ints  # of the same sample, as far as they were measured
 
@@ -133,6 +134,8 @@ def outlier_samples(scope: Scope, first: Bools, whole: Bools) -> Outliers:
     again = fetches > 1
     if (again & ~often).sum() > (again & often).sum():
         often &= again  # a sample that was fetched once is taken to be as most of the others are
+    had, _ = had_full_collection(scope)
+    often &= again | ~had[np.maximum(int_column(rows, "row"), 0)]  # the collector was slow
     return Outliers(
         samples=rows,
         alone=~together & often,

@@ -44,6 +44,7 @@ _NEEDED: dict[str, dict[str, _Kind]] = {
     "worker_threads": {"worker": _NUMBER},
     "worker_end": {"worker": _NUMBER, "time_ns": int},
     "worker_killed": {"worker": _NUMBER, "worker_pid": int, "signal": range(1, 65)},
+    "full_collections": {"time_ns": int, "count": _NUMBER},
     "first_batch": {"worker": _NUMBER, "generators": list, "states": list},
     "sample_digests": {"worker": _NUMBER, "samples": range(1 << 31), "digests": list},
     "sample_path": {"sample": int, "path": str, "duration_ns": int},

@@ -381,6 +381,18 @@ def first_batches(a: Assembly) -> pd.DataFrame:
     return _owned(a, owners, columns, rows, types)
 
 
+def full_collections(a: Assembly) -> pd.DataFrame:
+    """Return the table `Run.full_collections`, with its columns."""
+    names = ["worker", "time_ns", "count"]
+    rows, owners = [], []
+    for number, process in enumerate(a.processes):
+        worker = process.worker
+        for event in process.events["full_collections"]:
+            owners.append(number)
+            rows.append((worker, event["time_ns"], event["count"]))
+    return _owned(a, owners, names, rows, {})
+
+
 _MOST_DIGESTS = 1000  # of a worker
 
 

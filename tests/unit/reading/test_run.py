@@ -59,6 +59,7 @@ COLUMNS = {
     "first_batches": WHOSE + "worker loader epoch content generator state tensor_bytes "
     "storage_bytes double_bytes zero_share",
     "sample_digests": WHOSE + "worker loader epoch samples of digest",
+    "full_collections": WHOSE + "worker time_ns count",
     "paths": WHOSE + "worker sample path duration_ns",
     "processes": "pid ppid time_ns executable argv python torch torch_ns",
     "lost": "what pid count bytes",
@@ -98,6 +99,7 @@ def full_run(path):
     )
     worker.event("first_batch", worker=0, content=7, generators=["torch"], states=[5])
     worker.event("sample_digests", worker=0, samples=2, digests=[3, 5], series=[7])
+    worker.event("full_collections", time_ns=START_NS, count=2)
     main.event("note", text="a remark")
     main.event("unseen", what="StatefulDataLoader", why="it has its own worker loop")
     main.event("stopped", why="max-log", bytes=500)

@@ -7,7 +7,7 @@ import itertools
 import types
 
 from ...common.clocks import clock
-from ...common.guard import ask, hook
+from ...common.guard import ask, edge, hook
 from ...common.sample_paths import path_of
 from ..fetch_state import Fetch
 from ..log import state_page
@@ -15,7 +15,7 @@ from ..log.log_format import FAILED, ITEMS, MANY, STOPPED
 from ..profiler_ranges import COLLATE, FETCH, ranged
 from ..shared_cell import with_cell
 from ..transforms.transform_finder import Finder
-from . import first_batches, sample_digests, whole_batches
+from . import first_batches, full_collections, sample_digests, whole_batches
 from .subset_view import view_of
 
 TYPE_CHECKING = False
@@ -161,12 +161,14 @@ def _fetch_hook(fetcher: Any, dataset: Any, recorder: Recorder, many: bool) -> C
         if not auto_collation and type(index) is list:
             flags |= MANY  # a sampler of whole batches: the data set is called once
         indices: list[Any] | None = None
-        current, outer = Fetch(), in_hand
+        current, outer, collections = Fetch(), in_hand, 0
         try:
             in_hand = current
             recorder.begin_fetch(current, where)
-            if current.detail and not iterable:
-                indices = _as_list(index if auto_collation or flags & MANY else [index])
+            if current.detail:
+                if not iterable:
+                    indices = _as_list(index if auto_collation or flags & MANY else [index])
+                collections = full_collections.number()
             data = original_fetch(index)
         except StopIteration:
             flags |= STOPPED
@@ -186,7 +188,10 @@ def _fetch_hook(fetcher: Any, dataset: Any, recorder: Recorder, many: bool) -> C
             in_hand = outer
             try:
                 if current.detail:
+                    collections = full_collections.number() - collections
                     recorder.end_fetch(current, indices, path_of_sample, nbytes, flags)
+                    if collections > 0:
+                        edge(recorder, full_collections.log, recorder, current, collections)
             finally:
                 # Only assignments, no call and no loop, so that a signal handler of the program
                 # cannot interrupt them.

@@ -42,6 +42,12 @@ from lotus.analysis.verdict.causes.making.blocked_kinds import (
     starts_programs,
 )
 from lotus.analysis.verdict.causes.making.component_looks import looks_of, place_of
+from lotus.analysis.verdict.causes.making.garbage import (
+    GARBAGE_FACTS,
+    against_collections,
+    collections_reason,
+    of_collections,
+)
 from lotus.analysis.verdict.causes.making.kernel_work import (
     KERNEL_FACTS,
     against_new_memory,
@@ -80,6 +86,7 @@ WORK_FACTS = (
     }
     | SLOWING_FACTS
     | DELAYED_FACTS
+    | GARBAGE_FACTS
     | KERNEL_FACTS
     | WAITING_FACTS
     | OF_LOST_STEPS
@@ -103,6 +110,8 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
                 }
                 if not evidence["waiting_share"] > WAITING:
                     evidence |= of_making(ledger.scope, evidence["fetch_share"])
+                    if evidence["fetch_share"] >= _MOST_OF_FETCH:
+                        evidence |= of_collections(ledger.scope)
                 if looks.reason in (*PACED, *READING) and evidence["fetch_share"] >= _MOST_OF_FETCH:
                     evidence["shared_pace_ns"] = shared_pace_ns(ledger.scope)
                     evidence["mutual_slowing"] = mutual_slowing(ledger.scope)
@@ -174,7 +183,8 @@ def work_reason(evidence: Evidence) -> str:
         )
     elif evidence["mutual_slowing"] <= SHARES_NONE:
         text += ". Samples took as long when fewer were made at a time"
-    return " ".join(filter(None, (f"{text}.", kernel_reason(evidence))))
+    sentences = (f"{text}.", kernel_reason(evidence), collections_reason(evidence))
+    return " ".join(filter(None, sentences))
 
 
 def _waits(charge: Charge, circumstances: Circumstances) -> bool:
@@ -245,6 +255,7 @@ def _against_waiting(charge: Charge, circumstances: Circumstances) -> Advice | N
 def _against_computing(charge: Charge, circumstances: Circumstances) -> Advice:
     advised, place = worker_advice(circumstances), _own_place(charge, circumstances)
     workers, kept = so_many_workers(advised, circumstances), against_new_memory(charge)
+    kept = kept.after(against_collections(Evidence(charge.evidence), circumstances))
     it = operation_name(charge.name) if charge.kind == OPERATION.kind else place or "it"
     if not advised.advised or _dwarfs_the_cores(charge, circumstances):
         ahead = _ahead(charge, circumstances)

@@ -1,0 +1,78 @@
+"""The cost of full collections of garbage, from fetches with and without one."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lotus.analysis.batches.full_collections import collection_cost, had_full_collection
+from lotus.analysis.common.columns import float_column, total
+from lotus.analysis.common.scope import scopes
+from lotus.analysis.verdict.verdict import Cause, verdict
+from lotus.inside.trace.fetches.full_collections import MOST
+from tests.unit.simulated import Plan
+
+TOOK = 40.0  # of a collection, ms
+
+
+def collected(every: int = 4, epochs: int = 1, took: float = TOOK) -> SimpleNamespace:
+    """A run where a full collection makes every so many samples of the main process slow."""
+    calls = []
+
+    def own(sample: int, worker: int) -> float:
+        calls.append(sample)
+        return 1.0 + took * (len(calls) % (4 * every) == 0)
+
+    run = Plan(workers=0, batches=60, epochs=epochs, own=own, operations={}).run()
+    batches = run.batches
+    number = np.arange(1, len(batches) + 1)
+    run.full_collections = batches[number % every == 0][["pid", "fetch_start_ns"]].rename(
+        columns={"fetch_start_ns": "time_ns"}
+    )
+    return run
+
+
+def first(run: SimpleNamespace) -> Cause:
+    return verdict(scopes(run)[0]).causes[0]
+
+
+def test_it_is_what_fetches_with_one_take_beyond_others() -> None:
+    run = collected()
+    cost = collection_cost(scopes(run)[0])
+    assert cost is not None
+    assert cost.with_ns - cost.without_ns == pytest.approx(TOOK * 1e6, rel=0.01)
+    spent = TOOK * 1e6 * len(run.full_collections)
+    assert cost.share == pytest.approx(spent / total(float_column(run.batches, "fetch_ns")), rel=0.01)
+
+
+@pytest.mark.parametrize("run", [collected(took=0.0), collected(every=1), collected(every=30)])
+def test_a_cost_that_does_not_show_is_not_told(run: SimpleNamespace) -> None:
+    """The collections take nothing, or too few fetches had one or none."""
+    assert collection_cost(scopes(run)[0]) is None
+    assert "collector" not in first(run).reason + first(run).advice
+
+
+def test_what_a_process_no_longer_recorded_is_not_known() -> None:
+    run = collected()
+    times = np.sort(float_column(run.full_collections, "time_ns"))
+    pid = int(run.batches["pid"].iloc[0])
+    run.full_collections = pd.DataFrame({"pid": pid, "time_ns": np.repeat(times[:2], MOST)})
+    had, known = had_full_collection(scopes(run)[0])
+    assert had.sum() == 2
+    assert known.sum() == 8
+    assert known[had].all()
+
+
+def test_a_run_that_did_not_record_them_had_none_that_are_known() -> None:
+    run = collected()
+    del run.full_collections
+    assert not had_full_collection(scopes(run)[0])[0].any()
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_the_code_that_they_run_in_is_the_cause_and_no_sample_or_stall(epochs: int) -> None:
+    cause = first(collected(epochs=epochs))
+    assert cause.kind == "dataset"
+    assert "Where Python's garbage collector looked at all objects" in cause.reason
+    assert "call gc.disable() before the loop" in cause.advice
