@@ -397,7 +397,7 @@ def _cpu_of_ended() -> int:
 def _operation(page: bytes, words: memoryview) -> tuple[int, int]:
     """Number of the operation in hand, or what is in hand instead of one, and its beginning, ns.
 
-    Own code is that before the first operation of a sample; what follows one is taken for it.
+    Own code is what is in no operation.
     """
     phase = words[state_page.W_PHASE]
     if phase != state_page.FETCH:

@@ -94,7 +94,7 @@ def _timing(recorder: Recorder) -> Timing:
             try:
                 return original(*args, **kwargs)
             finally:
-                end = clock()
+                page[word], end = 0, clock()
                 if live == ident():
                     extend((start, end, number))
                 elif not gate.shut:
@@ -107,7 +107,7 @@ def _timing(recorder: Recorder) -> Timing:
             try:
                 return original(sole)
             finally:
-                end = clock()
+                page[word], end = 0, clock()
                 if live == ident():
                     extend((start, end, number))
                 elif not gate.shut:
@@ -137,7 +137,7 @@ def _timing_cpu(recorder: Recorder) -> Timing:
             try:
                 return original(*args, **kwargs)
             finally:
-                end = clock()
+                page[word], end = 0, clock()
                 row = rusage.since(before)
                 if live == ident():
                     ops += (start, end, number)
@@ -172,7 +172,7 @@ def _timing_counted(recorder: Recorder) -> Timing:
             try:
                 return original(*args, **kwargs)
             finally:
-                end = clock()
+                page[word], end = 0, clock()
                 last = fresh() if live == ident() else UNCOUNTED
                 row = () if before is None else rusage.since(before)
                 if live == ident():
@@ -202,11 +202,12 @@ def _spans(recorder: Recorder) -> Callable[[int], Callable[[], None]]:
         first, fetch = UNCOUNTED, None
         if counters is not None and opened == ident():
             first, fetch = shared(), fetches and fetches[-1]
-        page[state_page.word_of(number)] = start = clock()
+        word = state_page.word_of(number)
+        page[word] = start = clock()
 
         def end() -> None:
             nonlocal ops, ops_cpu, edges
-            now = clock()
+            page[word], now = 0, clock()
             # It may end in another fetch than it began in, which has other readings.
             counted = fetch and fetches and fetches[-1] is fetch and live == ident()
             places = (first, fresh()) if counted else (UNCOUNTED, UNCOUNTED)

@@ -172,7 +172,7 @@ EXPLANATIONS = {
     "stalls": Explanation(
         "samples that were slow once, and quick in other epochs",
         "the time of each sample in each epoch, and what it waited for",
-        "The same samples are slow each time.",
+        "The same samples are slow each time, or they compute.",
         "Find out who else uses the storage, or holds the lock.",
         _AGAIN,
     ),

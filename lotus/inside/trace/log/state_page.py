@@ -3,8 +3,9 @@
 The page is a file of 4096 bytes in ``RUN/state``. It is allocated at the start, so that a full disk
 never causes a SIGBUS, and mapped shared, so that it survives a kill. Words are signed 64-bit
 integers in native byte order; two words are not written atomically. The mapping needs no open
-descriptor. Word OPERATIONS + id is the time when an operation last started: the current one is the
-latest. Batches that are not recorded (`--every`, `--batches`) leave no sample and no operation.
+descriptor. Word OPERATIONS + id is the time when an operation started, 0 once it has ended: the
+latest is the current one. Batches that are not recorded (`--every`, `--batches`) leave no sample
+and no operation.
 
 On a file system that allocates at each write (btrfs, ZFS) or that uses a server, a full disk could
 still cause a SIGBUS. There the file is in /dev/shm while the process is alive, and ``RUN/state``

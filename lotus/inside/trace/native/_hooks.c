@@ -19,7 +19,7 @@ held. Nothing here is built for, or loaded into, a Python without the lock. */
 #error "the log is little-endian"
 #endif
 
-#define VERSION 2 /* of what native_hooks.py calls; it loads no other */
+#define VERSION 3 /* of what native_hooks.py calls; it loads no other */
 
 /* ---- Gate: what all hooks of a recorder share ---- */
 
@@ -215,6 +215,7 @@ static PyObject *timed_call(
         int64_t start = read_clock(CLOCK_MONOTONIC);
         gate->words[self->word] = start;
         result = PyObject_Vectorcall(original, args, count, names);
+        gate->words[self->word] = 0;
         if (add_operation(gate, start, read_clock(CLOCK_MONOTONIC), number) < 0)
             Py_CLEAR(result);
         Py_DECREF(gate);

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..op_hooks import Recorder
 
-VERSION = 2  # of `_hooks.c`
+VERSION = 3  # of `_hooks.c`
 VARIABLE, PYTHON = "LOTUS_HOOKS", "python"
 
 
@@ -51,7 +51,13 @@ def _works(module: Any) -> bool:
     words = memoryview(bytearray(state_page.SIZE)).cast("q")
     gate = module.Gate(words, *[_nothing] * 4)
     timed: Any = type("Trial", (module.Timed,), {"__call__": _nothing, "__slots__": ()})()
-    module.time_calls(timed, gate, lambda value, extra: value + extra, 7, state_page.word_of(7))
+    word, shown = state_page.word_of(7), []
+
+    def operation(value: int, extra: int) -> int:
+        shown.append(words[word])
+        return value + extra
+
+    module.time_calls(timed, gate, operation, 7, word)
     gate.owner = me = threading.get_ident()
     samples = module.Samples(gate, _Trial(timed))
     before = clock()
@@ -62,7 +68,7 @@ def _works(module: Any) -> bool:
         (result, count, number, gate.live, gate.owner) == (42, 1, 7, 0, me)
         and before <= start <= begin <= end <= start + duration <= after
         and (words[state_page.W_SAMPLE], words[state_page.W_SAMPLE_SINCE]) == (41, start)
-        and words[state_page.word_of(7)] == begin
+        and (shown, words[word]) == ([begin], 0)
         and module.pack_indices([1, 1 << 31]) == b"\1\0\0\0\0\0\0\x80"
         and module.record(1, "<iIQ", [-1, 2, 3], (b"four",))
         == log_format.record(1, "<iIQ", [-1, 2, 3], (b"four",))
@@ -123,11 +129,11 @@ class NativeTimers:
     def span(self, number: int) -> Callable[[], None]:
         """Begin a region; return the function that ends it."""
         gate, add_loose, ident = self._gate, self._add_loose, threading.get_ident
-        opened = gate.live
-        self._page[state_page.word_of(number)] = start = clock()
+        opened, page, word = gate.live, self._page, state_page.word_of(number)
+        page[word] = start = clock()
 
         def end() -> None:
-            now = clock()
+            page[word], now = 0, clock()
             if gate.live == opened == ident():
                 gate.ops.extend((start, now, number))
             elif not gate.shut:
@@ -147,7 +153,8 @@ class NativeTimers:
             try:
                 return original(*args, **kwargs)
             finally:
-                add(start, clock(), number)
+                page[word], end = 0, clock()
+                add(start, end, number)
 
         def call_unary(self: object, sole: Any) -> Any:
             if gate.shut:
@@ -156,7 +163,8 @@ class NativeTimers:
             try:
                 return original(sole)
             finally:
-                add(start, clock(), number)
+                page[word], end = 0, clock()
+                add(start, end, number)
 
         name = sole_parameter(original)
         return hook(__call__ if name is None else renamed(call_unary, original, name))

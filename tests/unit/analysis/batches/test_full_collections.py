@@ -43,7 +43,9 @@ def test_it_is_what_fetches_with_one_take_beyond_others() -> None:
     assert cost is not None
     assert cost.with_ns - cost.without_ns == pytest.approx(TOOK * 1e6, rel=0.01)
     spent = TOOK * 1e6 * len(run.full_collections)
-    assert cost.share == pytest.approx(spent / total(float_column(run.batches, "fetch_ns")), rel=0.01)
+    assert cost.share == pytest.approx(
+        spent / total(float_column(run.batches, "fetch_ns")), rel=0.01
+    )
 
 
 @pytest.mark.parametrize("run", [collected(took=0.0), collected(every=1), collected(every=30)])

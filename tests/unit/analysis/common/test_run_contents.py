@@ -42,7 +42,14 @@ def in_tables(path: Path) -> Tables:
         "notes",
         "processes",
     )
-    more += ("first_batches", "sample_digests", "full_collections", "program_cpu_ns", "syncs", "models")
+    more += (
+        "first_batches",
+        "sample_digests",
+        "full_collections",
+        "program_cpu_ns",
+        "syncs",
+        "models",
+    )
     return Tables(**{name: getattr(run, name) for name in {*more, *TABLES}})
 
 

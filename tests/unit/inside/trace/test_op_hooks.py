@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lotus.inside.trace.log import state_page
 from lotus.inside.trace.log.op_table import Definitions
 from lotus.inside.trace.native.native_hooks import PYTHON
 from tests.unit.called_functions import called
@@ -199,3 +200,29 @@ def test_a_thread_that_enters_a_fetch_meanwhile_has_rows_of_its_own(
     of_thread = run.ops.groupby("loader")["tid"].unique()
     assert all(len(tids) == 1 for tids in of_thread)
     assert of_thread[1][0] == os.getpid() != of_thread[0][0]
+
+
+@pytest.mark.parametrize(
+    ("level", "hooks"), [("op", PYTHON), ("op", "c"), ("op+cpu", PYTHON)], ids=str
+)
+def test_the_state_page_has_an_operation_only_while_it_runs(
+    tmp_path: Path, level: str, hooks: str
+) -> None:
+    """What the data set does between operations is its own code."""
+    fetches = Fetches(tmp_path / "R", level=level, hooks=hooks)
+    words = fetches.recorder.page.words
+    found: list[int] = []
+
+    def find() -> None:
+        found.append(sum(word != 0 for word in words[state_page.OPERATIONS :].tolist()))
+
+    class Finding:
+        def __call__(self, value: int) -> int:
+            find()
+            return value
+
+    data = Numbers(lambda index: find())  # between two operations
+    data.transform = Finding()
+    fetches.fetcher(data, loader=0)(0, [7])
+    fetches.end()
+    assert found == [1, 0, 1]
