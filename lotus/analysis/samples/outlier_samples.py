@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from lotus.analysis.batches.collection_cost import had_full_collection
 from lotus.analysis.batches.components import Components, held_up, usual_of_worker
-from lotus.analysis.batches.full_collections import had_full_collection
 from lotus.analysis.batches.usual_durations import (
     UsualDurations,
     is_usable,

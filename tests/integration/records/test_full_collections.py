@@ -1,6 +1,6 @@
 """Fetches with a full collection of garbage, held against a callback of gc in the program."""
 
-from lotus.analysis.batches.full_collections import had_full_collection
+from lotus.analysis.batches.collection_cost import had_full_collection
 from lotus.analysis.common.scope import scopes
 
 

@@ -1,6 +1,6 @@
 """Full collections of Python's garbage collector in the making of batches, and what helps."""
 
-from lotus.analysis.batches.full_collections import collection_cost
+from lotus.analysis.batches.collection_cost import collection_cost
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.causes.cause_row import Evidence

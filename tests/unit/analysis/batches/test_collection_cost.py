@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lotus.analysis.batches.full_collections import collection_cost, had_full_collection
+from lotus.analysis.batches.collection_cost import collection_cost, had_full_collection
 from lotus.analysis.common.columns import float_column, total
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.verdict.verdict import Cause, verdict
