@@ -13,7 +13,9 @@ GARBAGE_FACTS = {
         "Share of the fetches' time that full collections of garbage take, 0 to 1: what fetches "
         "with one take beyond others."
     ),
-    _WITH: "Median time of a fetch with a full collection, without its time without a core, ns.",
+    _WITH: (
+        "Median time of a fetch with a full collection, less its time without a core, nanoseconds."
+    ),
     _WITHOUT: "The same of a fetch without one.",
 }
 
