@@ -16,7 +16,7 @@ GARBAGE_FACTS = {
     _WITH: (
         "Median time of a fetch with a full collection, less its time without a core, nanoseconds."
     ),
-    _WITHOUT: "The same of a fetch without one.",
+    _WITHOUT: "The same of a fetch without one, nanoseconds.",
 }
 
 
