@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-CASES, WORDS, VOCABULARY, BATCH = 300, 256, 4096, 16
+CASES, WORDS, VOCABULARY, BATCH = 60, 128, 4096, 16
 
 
 def write(path, lean):
@@ -25,7 +25,7 @@ def write(path, lean):
             pages = [
                 {"page": page, "lines": [" ".join(rng.choices(words, k=9)) for _ in range(40)],
                  "boxes": [[page, line, page + 7, line * 3] for line in range(40)]}
-                for page in range(20)
+                for page in range(200)
             ]  # fmt: skip
             if not lean:
                 case |= {"parties": words[:12], "pages": pages}
@@ -44,7 +44,7 @@ class Cases(Dataset):
                 place += len(line)
 
     def __len__(self):
-        return 4 * len(self.places)
+        return 12 * len(self.places)
 
     def __getitem__(self, index):
         self.file = self.file or self.path.open("rb")
@@ -69,7 +69,7 @@ class Outcome(nn.Module):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--without", action="store_true")
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=3)
     args = parser.parse_args()
     torch.manual_seed(6)
     with tempfile.TemporaryDirectory() as folder:

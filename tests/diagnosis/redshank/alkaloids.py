@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
 LETTERS = "CNOSPFclBrnos()[]=#@+-123456789"
-MOLECULES, BATCH = 1600, 32
+MOLECULES, BATCH = 1280, 32
 
 
 class Molecules(Dataset):

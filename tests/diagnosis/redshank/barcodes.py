@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 from torchvision.transforms import v2
 
-ARTICLES, DIGITS, WIDTH, BATCH = 60_000, 12, 95, 32
+ARTICLES, DIGITS, WIDTH, BATCH = 120_000, 12, 95, 32
 LEFT = "0001101 0011001 0010011 0111101 0100011 0110001 0101111 0111011 0110111 0001011".split()
 
 

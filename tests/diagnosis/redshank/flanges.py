@@ -71,7 +71,7 @@ def main():
             [transforms.RandomCrop(128), transforms.RandomHorizontalFlip(), transforms.ToTensor()]
         )
         loader = DataLoader(
-            Parts(sorted(folder.iterdir()), views, times=10),
+            Parts(sorted(folder.iterdir()), views, times=24),
             BATCH,
             num_workers=4,
             persistent_workers=True,

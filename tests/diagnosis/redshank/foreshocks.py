@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-RATE, SECONDS, STATIONS, BATCH = 100, 120, 25, 16
+RATE, SECONDS, STATIONS, BATCH = 100, 240, 40, 16
 
 
 class Records(Dataset):
@@ -18,7 +18,7 @@ class Records(Dataset):
         rng = np.random.default_rng(8)
         self.waves = rng.normal(0, 1, (40, 3, RATE * SECONDS)).astype(np.float32)
         self.events, self.quick = events, quick
-        self.gap = rng.random(RATE * SECONDS) < 0.3
+        self.gap = rng.random(RATE * SECONDS) < 0.5
 
     def __len__(self):
         return self.events
@@ -46,9 +46,9 @@ class Records(Dataset):
 
 
 class Shocks(nn.Module):
-    def __init__(self, channels=32):
+    def __init__(self, channels=16):
         super().__init__()
-        self.first = nn.Conv2d(3, channels, 5, stride=2)
+        self.first = nn.Conv2d(3, channels, 5, stride=3)
         self.second = nn.Conv2d(channels, channels, 3, stride=2)
         self.last = nn.Linear(channels, 2)
 

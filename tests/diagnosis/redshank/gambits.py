@@ -73,7 +73,7 @@ class Positions(IterableDataset):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--without", action="store_true")
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=2)
     args = parser.parse_args()
     torch.manual_seed(1)
     torch.set_num_threads(1)
@@ -81,7 +81,7 @@ def main():
         path = Path(folder) / "games.zip"
         write(path)
         with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()[:960]
+            names = archive.namelist()[:800]
         dataset = Positions(Source(path, args.without), names, v2.RandomHorizontalFlip())
         loader = DataLoader(
             dataset,

@@ -71,7 +71,7 @@ def network(channels=32):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--without", action="store_true")
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=4)
     args = parser.parse_args()
     torch.manual_seed(17)
     views = transforms.Compose([transforms.RandomCrop(SIDE), transforms.RandomErasing(0.3)])

@@ -17,7 +17,7 @@ class Fields(IterableDataset):
 
     def __init__(self, farms):
         rng = np.random.default_rng(16)
-        self.ground = rng.normal(0.4, 0.1, (BANDS, 512, 512)).astype(np.float32)
+        self.ground = rng.normal(0.4, 0.1, (BANDS, 1024, 1024)).astype(np.float32)
         self.farms = farms
 
     def index(self, tile):
@@ -27,7 +27,7 @@ class Fields(IterableDataset):
         return np.concatenate([tile, np.tanh(green)[None], np.tanh(wet)[None]])
 
     def field(self, rng, size):
-        down, right = rng.integers(0, 512 - size, 2)
+        down, right = rng.integers(0, 1024 - size, 2)
         whole = self.index(self.ground[:, down : down + size, right : right + size])
         blocks = whole.reshape(len(whole), SIDE, size // SIDE, SIDE, size // SIDE)
         middle = np.median(blocks, axis=(2, 4)).astype(np.float32)
@@ -40,7 +40,7 @@ class Fields(IterableDataset):
             for _ in range(13 * BATCH):
                 yield self.field(rng, 64)
             for _ in range(3 * BATCH):
-                yield self.field(rng, 480)
+                yield self.field(rng, 704)
 
 
 class Accelerator:

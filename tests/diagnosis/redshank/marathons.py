@@ -44,7 +44,7 @@ def error(model, loader):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=4)
     args = parser.parse_args()
     torch.manual_seed(24)
     days, minutes = diaries()

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from torchvision import transforms
 
-CRYSTALS, ATOMS, SIDE, BATCH = 64, 900, 32, 16
+CRYSTALS, ATOMS, SIDE, BATCH = 64, 500, 32, 16
 ELEMENTS = ("Ca", "Ti", "O", "Sr", "Pb", "I")
 
 

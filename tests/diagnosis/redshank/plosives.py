@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
-BANDS, FRAMES, SOUNDS, BATCH = 40, 400, 80, 24
+BANDS, FRAMES, SOUNDS, BATCH = 40, 1000, 600, 24
 PLOSIVES = ("p", "t", "k", "b", "d", "g")
 
 
@@ -22,7 +22,11 @@ class Phrases(Dataset):
         self.spectra = torch.from_numpy(rng.normal(0, 1, (60, 1, BANDS, FRAMES)).astype("f"))
         self.sounds = [
             [
-                {"sound": PLOSIVES[rng.integers(6)], "at": [int(at), int(at) + 4], "sure": 0.9}
+                {
+                    "sound": PLOSIVES[rng.integers(6)],
+                    "at": [int(at), int(at) + 4],
+                    "hertz": [310.0, 2020.0, 2960.0],
+                }
                 for at in np.sort(rng.integers(0, FRAMES, SOUNDS))
             ]
             for _ in range(60)
@@ -34,11 +38,11 @@ class Phrases(Dataset):
 
     def __getitem__(self, index):
         sounds = self.sounds[index % 60]
-        bursts = torch.zeros(FRAMES)
+        bursts = np.zeros(FRAMES, np.float32)
         for sound in sounds:
             first, last = sound["at"]
             bursts[first:last] = 1
-        return self.transform(self.spectra[index % 60]), bursts, sounds
+        return self.transform(self.spectra[index % 60]), torch.from_numpy(bursts), sounds
 
 
 def together(samples):

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from torchvision import transforms
 
-CANDIDATES, SAMPLES, BINS, TURNS, BATCH = 2400, 60_000, 64, 32, 16
+CANDIDATES, SAMPLES, BINS, TURNS, BATCH = 2400, 300_000, 64, 32, 16
 
 
 class Survey:

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from torchvision.transforms import v2
 
 PYLONS, VOCABULARY, WORDS, BATCH = 400, 2048, 64, 16
-LOOSE = re.compile(r"((?:\w+[ ,]*){1,12}) at (\d+) degrees")
+LOOSE = re.compile(r"((?:\w+[ ,]*){1,6}) at (\d+) degrees")
 STRICT = re.compile(r"([^.;]{1,100}?) at (\d+) degrees")
 PARTS = "insulator clamp spacer joint bolt damper wire foot arm earth rust crack bird nest".split()
 
@@ -70,7 +70,7 @@ class State(nn.Module):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--without", action="store_true")
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=3)
     args = parser.parse_args()
     torch.manual_seed(15)
     torch.set_num_threads(1)
