@@ -191,6 +191,13 @@ CLAIMS = [
         r"(?P<figure>[\d.]+) \((?P<spread>[^)]*)\)", more_is_better=True,
     ),
     Claim(
+        "garbage-collector", "what gc.disable() gains, samples of 640 KiB of JSON, no workers",
+        "tools/bench/gains/garbage_collector.py",
+        "lotus/analysis/verdict/causes/making/garbage.py", f"{RESULTS}/garbage_collector.txt",
+        DATED + r"[\s\S]*?640 +0 +disabled +[\d.]+ \([^)]*\) +"
+        r"(?P<figure>[\d.]+) \((?P<spread>[^)]*)\)", more_is_better=True,
+    ),
+    Claim(
         "simulator", "error of whatif, median of 25 settings",
         "tools/bench/accuracy/simulate.py --write",
         "lotus/tune/simulation", f"{RESULTS}/simulate.txt",

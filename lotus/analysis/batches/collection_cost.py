@@ -1,64 +1,85 @@
 """What full collections of garbage cost the making of batches: an estimate.
 
-A full collection looks at every object of the process. Only which fetches had one is recorded, so
-its time is what these took beyond the usual one of their process.
+A full collection looks at every object of the process. How many each fetch had is recorded, not
+how long they took: that is what fetches take beyond those of the same process with fewer.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from lotus.analysis.common.columns import float_column, int_column, ratio, total
 from lotus.analysis.common.scope import Scope
-from lotus.common.numbers.array_types import Bools
+from lotus.common.numbers.array_types import Bools, Floats
 from lotus.inside.trace.fetches.full_collections import MOST
 
-_LEAST = 5  # fetches with one, and without
-_ABOUT_NS = 1000.0  # between clocks
+_LEAST = 5  # fetches with one; where as many have none, these are compared
 _LONGER = 1.3  # times a usual one: fetches with a collection, in the median
+_LEAST_IN_ALL, _CERTAIN = 10, 3.0  # fetches, and standard errors, where nearly all have some
+_ABOUT_NS = 1000.0  # between clocks
 
 
 @dataclass(frozen=True)
 class CollectionCost:
-    """`share`: of the time of fetches, 0 to 1; the medians of fetches are in nanoseconds."""
+    """`share`: of the time of fetches, 0 to 1; `each_ns`: one; `a_fetch`: how many, on average."""
 
     share: float
-    with_ns: float
-    without_ns: float
+    each_ns: float
+    a_fetch: float
 
 
-def had_full_collection(scope: Scope) -> tuple[Bools, Bools]:
-    """Return which batches (n,) had one, and of which that is known.
+def full_collections(scope: Scope) -> tuple[Floats, Bools]:
+    """Return how many each batch (n,) had, and of which that is known.
 
     A process stops recording them after so many.
     """
     batches, collections = scope.batches, scope.full_collections
     pids, starts = int_column(batches, "pid"), float_column(batches, "fetch_start_ns")
-    had, known = np.zeros(len(batches), np.bool_), np.isfinite(starts)
+    counts, known = np.zeros(len(batches)), np.isfinite(starts)
+    times, numbers = float_column(collections, "time_ns"), float_column(collections, "count")
     for pid in np.unique(int_column(collections, "pid")).tolist():
-        times = np.sort(float_column(collections, "time_ns")[int_column(collections, "pid") == pid])
+        of_pid = int_column(collections, "pid") == pid
         mine = np.flatnonzero((pids == pid) & known)
         order = mine[np.argsort(starts[mine], kind="stable")]
         # Its own start, but for how a clock of another machine was converted.
-        place = np.searchsorted(starts[order], times + _ABOUT_NS, side="right") - 1
-        had[order[place[place >= 0]]] = True
-        if len(times) >= MOST:
-            known[mine] &= starts[mine] <= times[-1] + _ABOUT_NS
-    return had, known
+        place = np.searchsorted(starts[order], times[of_pid] + _ABOUT_NS, side="right") - 1
+        np.add.at(counts, order[place[place >= 0]], numbers[of_pid][place >= 0])
+        if of_pid.sum() >= MOST:
+            known[mine] &= starts[mine] <= times[of_pid].max() + _ABOUT_NS
+    return counts, known
 
 
 def collection_cost(scope: Scope) -> CollectionCost | None:
     """Return what full collections cost the fetches; None if that does not show."""
-    had, known = had_full_collection(scope)
+    counts, known = full_collections(scope)
     fetch = float_column(scope.batches, "fetch_ns")
-    delay = np.nan_to_num(float_column(scope.batches, "run_delay_ns"))
-    took = np.maximum(fetch - delay, 0.0)
     known &= fetch > 0
-    had &= known
-    if had.sum() < _LEAST or (known & ~had).sum() < _LEAST:
+    delay = np.nan_to_num(float_column(scope.batches, "run_delay_ns"))
+    took, counts = np.maximum(fetch - delay, 0.0)[known], counts[known]
+    had = counts > 0
+    if had.sum() < _LEAST:
         return None
-    with_one, without = float(np.median(took[had])), float(np.median(took[known & ~had]))
-    if with_one < _LONGER * without:
+    if (~had).sum() >= _LEAST:
+        with_one, without = float(np.median(took[had])), float(np.median(took[~had]))
+        beyond = total(np.maximum(took[had] - without, 0.0))
+        each_ns = ratio(beyond, total(counts)) if with_one >= _LONGER * without else math.nan
+    else:
+        each_ns = _each_by_slope(counts, took)
+        beyond = each_ns * total(counts)
+    if not each_ns > 0:
         return None
-    beyond = total(np.maximum(took[had] - without, 0.0))
-    return CollectionCost(ratio(beyond, total(took[known])), with_one, without)
+    share = min(ratio(beyond, total(took)), 1.0)
+    return CollectionCost(share, each_ns, float(counts.mean()))
+
+
+def _each_by_slope(counts: Floats, took: Floats) -> float:
+    """Return how much longer fetches take with one more; NaN if that is not certain."""
+    apart = counts - counts.mean() if len(counts) else counts
+    squares = float((apart**2).sum())
+    if len(counts) < _LEAST_IN_ALL or not squares > 0:
+        return math.nan
+    slope = float((apart * took).sum() / squares)
+    rest = took - took.mean() - slope * apart
+    error = math.sqrt(float((rest**2).sum()) / (len(counts) - 2) / squares)
+    return slope if slope > _CERTAIN * error else math.nan

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lotus.analysis.batches.collection_cost import collection_cost, had_full_collection
+from lotus.analysis.batches.collection_cost import collection_cost, full_collections
 from lotus.analysis.common.columns import float_column, total
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.verdict.verdict import Cause, verdict
@@ -25,11 +25,15 @@ def collected(every: int = 4, epochs: int = 1, took: float = TOOK) -> SimpleName
         return 1.0 + took * (len(calls) % (4 * every) == 0)
 
     run = Plan(workers=0, batches=60, epochs=epochs, own=own, operations={}).run()
-    batches = run.batches
-    number = np.arange(1, len(batches) + 1)
-    run.full_collections = batches[number % every == 0][["pid", "fetch_start_ns"]].rename(
-        columns={"fetch_start_ns": "time_ns"}
-    )
+    number = np.arange(1, len(run.batches) + 1)
+    return with_collections(run, (number % every == 0).astype(int))
+
+
+def with_collections(run: SimpleNamespace, counts: np.ndarray) -> SimpleNamespace:
+    """Record that the batches had so many."""
+    rows = run.batches[counts > 0]
+    times = {"time_ns": rows["fetch_start_ns"], "count": counts[counts > 0]}
+    run.full_collections = rows[["pid"]].assign(**times)
     return run
 
 
@@ -41,7 +45,8 @@ def test_it_is_what_fetches_with_one_take_beyond_others() -> None:
     run = collected()
     cost = collection_cost(scopes(run)[0])
     assert cost is not None
-    assert cost.with_ns - cost.without_ns == pytest.approx(TOOK * 1e6, rel=0.01)
+    assert cost.each_ns == pytest.approx(TOOK * 1e6, rel=0.01)
+    assert cost.a_fetch == pytest.approx(0.25)
     spent = TOOK * 1e6 * len(run.full_collections)
     assert cost.share == pytest.approx(
         spent / total(float_column(run.batches, "fetch_ns")), rel=0.01
@@ -59,22 +64,40 @@ def test_what_a_process_no_longer_recorded_is_not_known() -> None:
     run = collected()
     times = np.sort(float_column(run.full_collections, "time_ns"))
     pid = int(run.batches["pid"].iloc[0])
-    run.full_collections = pd.DataFrame({"pid": pid, "time_ns": np.repeat(times[:2], MOST)})
-    had, known = had_full_collection(scopes(run)[0])
-    assert had.sum() == 2
+    run.full_collections = pd.DataFrame(
+        {"pid": pid, "time_ns": np.repeat(times[:2], MOST), "count": 1}
+    )
+    counts, known = full_collections(scopes(run)[0])
+    assert sorted(counts)[-3:] == [0, MOST, MOST]
     assert known.sum() == 8
-    assert known[had].all()
+    assert known[counts > 0].all()
 
 
 def test_a_run_that_did_not_record_them_had_none_that_are_known() -> None:
     run = collected()
     del run.full_collections
-    assert not had_full_collection(scopes(run)[0])[0].any()
+    assert not full_collections(scopes(run)[0])[0].any()
+
+
+@pytest.mark.parametrize("noise", [0.5, 300.0])
+def test_where_all_have_some_it_is_what_one_more_takes(noise: float) -> None:
+    """With noise as large as a collection, it is not told."""
+    generator = np.random.default_rng(2)
+    counts, rest = generator.integers(2, 5, 60), noise * generator.standard_normal(60)
+    made = iter(np.maximum(30.0 + 40.0 * counts + rest, 1.0).repeat(4) / 4)
+    run = Plan(workers=0, batches=60, own=lambda *_: next(made), operations={}).run()
+    cost = collection_cost(scopes(with_collections(run, counts))[0])
+    assert (cost is None) == (noise > 1)
+    if cost is not None:
+        assert cost.each_ns == pytest.approx(40e6, rel=0.02)
+        assert cost.a_fetch == counts.mean()
+        whole = total(float_column(run.batches, "fetch_ns"))
+        assert cost.share == pytest.approx(40e6 * counts.sum() / whole, rel=0.02)
 
 
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_the_code_that_they_run_in_is_the_cause_and_no_sample_or_stall(epochs: int) -> None:
     cause = first(collected(epochs=epochs))
     assert cause.kind == "dataset"
-    assert "Where Python's garbage collector looked at all objects" in cause.reason
+    assert "Python's garbage collector looked at all objects 0.25 times a batch" in cause.reason
     assert "call gc.disable() before the loop" in cause.advice

@@ -4,19 +4,17 @@ from lotus.analysis.batches.collection_cost import collection_cost
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.causes.cause_row import Evidence
-from lotus.common.text.formatting import duration, share
+from lotus.common.text.formatting import amount, duration, share
 
-_SHARE, _WITH, _WITHOUT = "collected_share", "collected_fetch_ns", "uncollected_fetch_ns"
+_SHARE, _EACH, _COUNT = "collected_share", "collection_ns", "collections"
 _MUCH = 0.1  # of the time of fetches: less is not told
 GARBAGE_FACTS = {
-    _SHARE: (
-        "Share of the fetches' time that full collections of garbage take, 0 to 1: what fetches "
-        "with one take beyond others."
+    _SHARE: "Share of the fetches' time that full collections of garbage take, 0 to 1, estimated.",
+    _EACH: (
+        "Time of one, by how much longer fetches with more of them take, less their time without a "
+        "core, nanoseconds."
     ),
-    _WITH: (
-        "Median time of a fetch with a full collection, less its time without a core, nanoseconds."
-    ),
-    _WITHOUT: "The same of a fetch without one, nanoseconds.",
+    _COUNT: "Number of full collections in a fetch, on average.",
 }
 
 
@@ -25,7 +23,7 @@ def of_collections(scope: Scope) -> dict[str, float]:
     cost = collection_cost(scope)
     if cost is None:
         return {}
-    return {_SHARE: cost.share, _WITH: cost.with_ns, _WITHOUT: cost.without_ns}
+    return {_SHARE: cost.share, _EACH: cost.each_ns, _COUNT: cost.a_fetch}
 
 
 def collections_reason(evidence: Evidence) -> str:
@@ -33,8 +31,8 @@ def collections_reason(evidence: Evidence) -> str:
     if not evidence[_SHARE] >= _MUCH:
         return ""
     return (
-        f"Where Python's garbage collector looked at all objects, making a batch took "
-        f"{duration(evidence[_WITH])}, else {duration(evidence[_WITHOUT])}."
+        f"Python's garbage collector looked at all objects {amount(evidence[_COUNT])} times a "
+        f"batch, for about {duration(evidence[_EACH])} each time."
     )
 
 
