@@ -90,7 +90,7 @@ _ON_ANY_TORCH = {
 _OF_TORCH = {
     file: tuple(parts.split())
     for names, parts in {
-        "attach/attach": "planted_cause comprehension agent_of_a_job spawns_ranks",
+        "attach/attach": "planted_cause comprehension agent_of_a_job",
         "records/counters": "random_state every_kind failures_look",
         "map/isolating": "has_its_own without_operations is_decoded neither_trains two_ranks",
         "advise/planned_blocks": "is_planned in_all_blocks",
