@@ -41,15 +41,15 @@ from lotus.compare.pairing import (
     counter_rows,
     pairs_of,
 )
-from lotus.compare.run_spread import run_spread
+from lotus.compare.run_spread import UNDISTURBED, run_spread
 from lotus.compare.totals import Totals, totals
 from lotus.reading import missing_data
 from lotus.reading.missing_data import SEND_TIMES
 
 ONE_RUN = (
-    "each side has one run: how much runs differ is not measured, but taken to be 3%, and more "
-    "where other programs had the cores. For a surer answer, alternate three or more runs of each "
-    "and compare them as: lotus compare A1,A2,A3 B1,B2,B3"
+    "each side has one run: how much runs differ is not measured, but taken to be "
+    f"{UNDISTURBED:.0%}, and more where other programs had the cores. For a surer answer, "
+    "alternate three or more runs of each and compare them as: lotus compare A1,A2,A3 B1,B2,B3"
 )
 MOST_LOADERS = 8
 NOT_COMPARABLE = "not comparable"  # kind of a verdict
@@ -217,6 +217,11 @@ def _lost(side: Side) -> list[str]:
     return notes
 
 
+def have_one_run(a: Side, b: Side) -> bool:
+    """Return True if no side has several runs, so that it is not known how much runs differ."""
+    return len(a.runs) == len(b.runs) == 1
+
+
 def are_same(a: Side, b: Side) -> bool:
     """Return True if both sides are the same recordings."""
 
@@ -262,8 +267,8 @@ def _loader(
         sums.append(side_total)
         totals_of_sides.append(parts)
     cpus = [_cpu(side.runs[0]) for side in (a, b)]
-    lone = len(mine) == len(theirs) == 1 and not same
-    spreads = [run_spread(side[0]) if lone else 0.0 for side in (mine, theirs)]
+    spread = have_one_run(a, b) and not same
+    spreads = [run_spread(side[0]) if spread else 0.0 for side in (mine, theirs)]
     lines = measures.of_loader(
         measures.Sums(sums[0], totals_of_sides[0], spreads[0]),
         measures.Sums(sums[1], totals_of_sides[1], spreads[1]),
@@ -366,7 +371,7 @@ def _verdict(
         text = f"{a.letter} and {b.letter} run different commands; their speeds are not comparable"
         return ComparisonVerdict(NOT_COMPARABLE, text)
     elsewhere = other_machine(run_facts(a.runs, b.runs))
-    lone = len(a.runs) == len(b.runs) == 1
+    lone = have_one_run(a, b)
     if lone:
         notes.append(ONE_RUN)
     if not gap.has_interval or next_step.unclear(gap):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lotus.common.errors import LotusError
-from lotus.compare.comparison import Comparison
+from lotus.compare.comparison import Comparison, have_one_run
 from lotus.compare.next_step import unclear
 
 
@@ -46,10 +46,7 @@ def judge(comparisons: Sequence[Comparison], metric: str, above: float) -> Regre
             )
         slower = low > above
         failed |= slower
-        lone |= (
-            len(comparison.a.runs) == len(comparison.b.runs) == 1
-            and comparison.verdict.kind != "same run"
-        )
+        lone |= have_one_run(comparison.a, comparison.b) and comparison.verdict.kind != "same run"
         texts.append(_text(slower, f"{metric} of {name}", (worse, low, high), above))
         if unclear(line.difference, line.unit):
             texts.append(

@@ -16,7 +16,13 @@ from lotus.analysis.attached.verdict.share_replicates import ShareReplicates, sh
 from lotus.attach.files import attached_run
 from lotus.common.errors import LotusError
 from lotus.compare import measures, uncertainty
-from lotus.compare.comparison import Comparison, ComparisonVerdict, LoaderComparison, Side
+from lotus.compare.comparison import (
+    Comparison,
+    ComparisonVerdict,
+    LoaderComparison,
+    Side,
+    have_one_run,
+)
 from lotus.compare.differences import SETTINGS, Fact, run_facts
 from lotus.compare.measures import MeasureLine
 from lotus.compare.next_step import unclear
@@ -139,7 +145,7 @@ def _loop(
     lines = _lines(sides[0], sides[1])
     workers = [sorted({loop.workers for loop in side}) for side in loops]
     facts = [Fact(SETTINGS, "workers seen", *workers)] if workers[0] != workers[1] else []
-    notes = [_ONE_LOOK] if len(a.runs) == len(b.runs) == 1 and not same else []
+    notes = [_ONE_LOOK] if have_one_run(a, b) and not same else []
     # Nothing else is known of an operation that one side lacks.
     names = [{key for replicates in side for key in replicates.made} for side in sides]
     empty = pd.DataFrame(columns=["parent", "operation", "a", "b", "difference"])

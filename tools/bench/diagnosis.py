@@ -27,6 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lotus.analysis.verdict.run_time import RunPart, RunTime
 from tools.bench import provenance
 from tools.bench.row_file import RowFile, printed
 
@@ -75,11 +76,12 @@ def of_all_loops(document: Mapping[str, Any], gain: float | None) -> float | Non
 
     A program prints the seconds of all its loops.
     """
-    loader = document["loaders"][0]["loader"]
-    parts = document["time"]["parts"] if document["time"] else ()
-    whole = sum(part["ns"] for part in parts if part["loader"] >= 0)
-    its = sum(part["ns"] for part in parts if part["loader"] == loader)
-    return whole / (whole - its + its / gain) if gain and whole else gain
+    time = document["time"]
+    if not gain or not time:
+        return gain
+    parts = tuple(RunPart(**part) for part in time["parts"])
+    of_run = RunTime(time["wall_ns"], parts, time["pauses"])
+    return of_run.gain_of_loops(document["loaders"][0]["loader"], gain)
 
 
 def diagnosed(program: Path, kept: Path | None) -> tuple[dict[str, Any], dict[str, Any], str]:

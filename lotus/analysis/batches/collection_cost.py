@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from lotus.analysis.common.columns import float_column, int_column, ratio, total
 from lotus.analysis.common.scope import Scope
@@ -37,16 +38,22 @@ def full_collections(scope: Scope) -> tuple[Floats, Bools]:
     batches, collections = scope.batches, scope.full_collections
     pids, starts = int_column(batches, "pid"), float_column(batches, "fetch_start_ns")
     counts, known = np.zeros(len(batches)), np.isfinite(starts)
-    times, numbers = float_column(collections, "time_ns"), float_column(collections, "count")
-    for pid in np.unique(int_column(collections, "pid")).tolist():
-        of_pid = int_column(collections, "pid") == pid
-        mine = np.flatnonzero((pids == pid) & known)
-        order = mine[np.argsort(starts[mine], kind="stable")]
-        # Its own start, but for how a clock of another machine was converted.
-        place = np.searchsorted(starts[order], times[of_pid] + _ABOUT_NS, side="right") - 1
-        np.add.at(counts, order[place[place >= 0]], numbers[of_pid][place >= 0])
-        if of_pid.sum() >= MOST:
-            known[mine] &= starts[mine] <= times[of_pid].max() + _ABOUT_NS
+    fetches = pd.DataFrame({"pid": pids, "time_ns": starts, "row": np.arange(len(batches))})[known]
+    recorded = pd.DataFrame(
+        {
+            "pid": int_column(collections, "pid"),
+            # The start of its fetch, but for how a clock of another machine was converted.
+            "time_ns": float_column(collections, "time_ns") + _ABOUT_NS,
+            "count": float_column(collections, "count"),
+        }
+    )
+    had = pd.merge_asof(
+        recorded.sort_values("time_ns"), fetches.sort_values("time_ns"), on="time_ns", by="pid"
+    ).dropna()
+    np.add.at(counts, had["row"].to_numpy(np.int64), had["count"].to_numpy(np.float64))
+    of_process = recorded.groupby("pid")["time_ns"].agg(["size", "max"])
+    ends = of_process["max"][of_process["size"] >= MOST]
+    known &= ~(starts > pd.Series(pids).map(ends).to_numpy(np.float64))
     return counts, known
 
 

@@ -121,6 +121,18 @@ def _owned(
     return frame(owned | _columns(names, rows, types))
 
 
+def _of_events(
+    a: Assembly, kind: str, names: list[str]
+) -> tuple[list[int], list[str], list[list[Any]]]:
+    """Return the processes and the fields `names` of events of a kind, as `_owned` takes them."""
+    found = [
+        (number, [event[name] for name in names])
+        for number, process in enumerate(a.processes)
+        for event in process.events[kind]
+    ]
+    return [number for number, _ in found], names, [row for _, row in found]
+
+
 def _columns(
     names: Sequence[str], rows: Sequence[Sequence[Any]], types: Mapping[str, str]
 ) -> dict[str, Any]:
@@ -291,24 +303,14 @@ def syncs(a: Assembly) -> pd.DataFrame:
 
 def models(a: Assembly) -> pd.DataFrame:
     """Return one row per model that a process trained in DistributedDataParallel, in order."""
-    models = [
-        (number, event["parameters"], event["shapes"])
-        for number, process in enumerate(a.processes)
-        for event in process.events["model"]
-    ]
-    owners, rows = [number for number, *_ in models], [row for _, *row in models]
-    return _owned(a, owners, ["parameters", "shapes"], rows, {"shapes": "object"})
+    names = ["parameters", "shapes"]
+    return _owned(a, *_of_events(a, "model", names), {"shapes": "object"})
 
 
 def killed_workers(a: Assembly) -> pd.DataFrame:
     """Return one row per worker that a signal ended, in the order in which that was seen."""
     names = ["worker", "worker_pid", "signal"]
-    killed = [
-        (number, [event[name] for name in names])
-        for number, process in enumerate(a.processes)
-        for event in process.events["worker_killed"]
-    ]
-    return _owned(a, [number for number, _ in killed], names, [row for _, row in killed], {})
+    return _owned(a, *_of_events(a, "worker_killed", names), {})
 
 
 def operations(processes: Iterable[Process]) -> pd.DataFrame:
@@ -383,14 +385,9 @@ def first_batches(a: Assembly) -> pd.DataFrame:
 
 def full_collections(a: Assembly) -> pd.DataFrame:
     """Return the table `Run.full_collections`, with its columns."""
-    names = ["worker", "time_ns", "count"]
-    rows, owners = [], []
-    for number, process in enumerate(a.processes):
-        worker = process.worker
-        for event in process.events["full_collections"]:
-            owners.append(number)
-            rows.append((worker, event["time_ns"], event["count"]))
-    return _owned(a, owners, names, rows, {})
+    owners, names, rows = _of_events(a, "full_collections", ["time_ns", "count"])
+    rows = [[a.processes[owner].worker, *row] for owner, row in zip(owners, rows, strict=True)]
+    return _owned(a, owners, ["worker", *names], rows, {})
 
 
 _MOST_DIGESTS = 1000  # of a worker

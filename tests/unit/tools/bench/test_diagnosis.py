@@ -8,11 +8,13 @@ diagnosis = bench("diagnosis")
 DOCUMENT = {
     "loaders": [{"loader": 1}],
     "time": {
+        "wall_ns": 17e9,
+        "pauses": 0,
         "parts": [
             {"kind": "imports", "loader": -1, "ns": 7e9},
             {"kind": "step", "loader": 0, "ns": 6e9},
             {"kind": "wait", "loader": 1, "ns": 4e9},
-        ]
+        ],
     },
 }
 
