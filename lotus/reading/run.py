@@ -425,9 +425,10 @@ class Run(LauncherTables):
 
     @cached_property
     def full_collections(self) -> pd.DataFrame:
-        """Fetches that had full collections of garbage, the first 200 of each process.
+        """Full collections of garbage, in the first 200 of each kind and process that had some.
 
-        rank, local_rank, world_size, host, pid, worker, time_ns (when the fetch began), count.
+        rank, local_rank, world_size, host, pid, worker, during ("fetch", "next" or "step"), time_ns
+        (when that began), count.
         """
         return summary_tables.full_collections(self._outline)
 

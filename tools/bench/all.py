@@ -193,7 +193,7 @@ CLAIMS = [
     Claim(
         "garbage-collector", "what gc.disable() gains, samples of 640 KiB of JSON, no workers",
         "tools/bench/gains/garbage_collector.py",
-        "lotus/analysis/verdict/causes/making/garbage.py", f"{RESULTS}/garbage_collector.txt",
+        "lotus/analysis/verdict/causes/garbage.py", f"{RESULTS}/garbage_collector.txt",
         DATED + r"[\s\S]*?640 +0 +disabled +[\d.]+ \([^)]*\) +"
         r"(?P<figure>[\d.]+) \((?P<spread>[^)]*)\)", more_is_better=True,
     ),

@@ -1,7 +1,7 @@
-"""What full collections of garbage cost the making of batches: an estimate.
+"""What full collections of garbage cost the fetches, `next` and training steps: an estimate.
 
-A full collection looks at every object of the process. How many each fetch had is recorded, not
-how long they took: that is what fetches take beyond those of the same process with fewer.
+A full collection looks at every object of the process. How many each of these had is recorded, not
+how long they took: that is what those with some take beyond others.
 """
 
 import math
@@ -13,57 +13,104 @@ import pandas as pd
 from lotus.analysis.common.columns import float_column, int_column, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.common.numbers.array_types import Bools, Floats
-from lotus.inside.trace.fetches.full_collections import MOST
+from lotus.inside.trace.full_collections import FETCH, MOST, NEXT, STEP
 
 _LEAST = 5  # fetches with one; where as many have none, these are compared
 _LONGER = 1.3  # times a usual one: fetches with a collection, in the median
 _LEAST_IN_ALL, _CERTAIN = 10, 3.0  # fetches, and standard errors, where nearly all have some
-_ABOUT_NS = 1000.0  # between clocks
+_ABOUT_NS = 1000  # between clocks
 
 
 @dataclass(frozen=True)
 class CollectionCost:
-    """`share`: of the time of fetches, 0 to 1; `each_ns`: one; `a_fetch`: how many, on average."""
+    """`share`: of the time of fetches, `next` or steps, 0 to 1; `each_ns`: of one collection.
+
+    `count`: how many a fetch, `next` or step had on average.
+    """
 
     share: float
     each_ns: float
-    a_fetch: float
+    count: float
 
 
-def full_collections(scope: Scope) -> tuple[Floats, Bools]:
-    """Return how many each batch (n,) had, and of which that is known.
+def fetch_collections(scope: Scope) -> tuple[Floats, Bools]:
+    """Return how many each batch (n,) had while it was made, and of which that is known."""
+    return _counts(scope, FETCH, scope.batches, float_column(scope.batches, "fetch_start_ns"))
+
+
+def step_collections(scope: Scope) -> tuple[Floats, Bools]:
+    """Return the same of the training step after each wait (n,)."""
+    waits = scope.waits
+    begin = float_column(waits, "start_ns") + float_column(waits, "wait_ns")
+    return _counts(scope, STEP, waits, begin)
+
+
+def _counts(
+    scope: Scope, during: str, table: pd.DataFrame, begin_ns: Floats
+) -> tuple[Floats, Bools]:
+    """Return how many there were in what began then in the process of each row (n,).
 
     A process stops recording them after so many.
     """
-    batches, collections = scope.batches, scope.full_collections
-    pids, starts = int_column(batches, "pid"), float_column(batches, "fetch_start_ns")
-    counts, known = np.zeros(len(batches)), np.isfinite(starts)
-    fetches = pd.DataFrame({"pid": pids, "time_ns": starts, "row": np.arange(len(batches))})[known]
+    collections = scope.full_collections
+    if len(collections):
+        collections = collections[collections["during"] == during]
+    pids = int_column(table, "pid")
+    counts, known = np.zeros(len(table)), np.isfinite(begin_ns)
+    begun = pd.DataFrame({"pid": pids, "time_ns": begin_ns, "row": np.arange(len(table))})[known]
     recorded = pd.DataFrame(
         {
             "pid": int_column(collections, "pid"),
-            # The start of its fetch, but for how a clock of another machine was converted.
-            "time_ns": float_column(collections, "time_ns") + _ABOUT_NS,
+            "time_ns": float_column(collections, "time_ns"),
             "count": float_column(collections, "count"),
         }
     )
     had = pd.merge_asof(
-        recorded.sort_values("time_ns"), fetches.sort_values("time_ns"), on="time_ns", by="pid"
+        recorded.sort_values("time_ns"),
+        begun.sort_values("time_ns"),
+        on="time_ns",
+        by="pid",
+        direction="nearest",
+        tolerance=_ABOUT_NS,
     ).dropna()
     np.add.at(counts, had["row"].to_numpy(np.int64), had["count"].to_numpy(np.float64))
     of_process = recorded.groupby("pid")["time_ns"].agg(["size", "max"])
     ends = of_process["max"][of_process["size"] >= MOST]
-    known &= ~(starts > pd.Series(pids).map(ends).to_numpy(np.float64))
+    known &= ~(begin_ns > pd.Series(pids).map(ends).to_numpy(np.float64) + _ABOUT_NS)
     return counts, known
 
 
-def collection_cost(scope: Scope) -> CollectionCost | None:
+def of_fetches(scope: Scope) -> CollectionCost | None:
     """Return what full collections cost the fetches; None if that does not show."""
-    counts, known = full_collections(scope)
     fetch = float_column(scope.batches, "fetch_ns")
-    known &= fetch > 0
     delay = np.nan_to_num(float_column(scope.batches, "run_delay_ns"))
-    took, counts = np.maximum(fetch - delay, 0.0)[known], counts[known]
+    return _cost(fetch - delay, *fetch_collections(scope))
+
+
+def of_steps(scope: Scope, rows: Bools | None = None) -> CollectionCost | None:
+    """Return what they cost the training steps after these waits (n,); None if it does not show.
+
+    `rows`: None stands for all.
+    """
+    step = float_column(scope.waits, "step_ns")
+    delay = np.nan_to_num(float_column(scope.waits, "step_run_delay_ns"))
+    counts, known = step_collections(scope)
+    return _cost(step - delay, counts, known if rows is None else known & rows)
+
+
+def of_receiving(scope: Scope) -> CollectionCost | None:
+    """Return what they cost the main process in `next`, of its CPU time there, which waits are not.
+
+    None if that does not show.
+    """
+    waits = scope.waits
+    counts = _counts(scope, NEXT, waits, float_column(waits, "start_ns"))
+    return _cost(float_column(waits, "wait_cpu_ns"), *counts)
+
+
+def _cost(took: Floats, counts: Floats, known: Bools) -> CollectionCost | None:
+    known = known & (took > 0)
+    took, counts = took[known], counts[known]
     had = counts > 0
     if had.sum() < _LEAST:
         return None

@@ -260,7 +260,7 @@ def _scope(
         no_stacks=str(getattr(run, "no_stacks", "")),
         first_batches=_of_pids(table(run, "first_batches"), batches),
         sample_digests=_of_pids(table(run, "sample_digests"), batches),
-        full_collections=_of_pids(table(run, "full_collections"), batches),
+        full_collections=_of_pids(table(run, "full_collections"), batches, mine["waits"]),
     )
 
 

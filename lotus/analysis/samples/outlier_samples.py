@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.batches.collection_cost import full_collections
+from lotus.analysis.batches.collection_cost import fetch_collections
 from lotus.analysis.batches.components import Components, held_up, usual_of_worker
 from lotus.analysis.batches.usual_durations import (
     UsualDurations,
@@ -134,7 +134,7 @@ def outlier_samples(scope: Scope, first: Bools, whole: Bools) -> Outliers:
     again = fetches > 1
     if (again & ~often).sum() > (again & often).sum():
         often &= again  # a sample that was fetched once is taken to be as most of the others are
-    collections, _ = full_collections(scope)
+    collections, _ = fetch_collections(scope)
     often &= again | ~(collections[np.maximum(int_column(rows, "row"), 0)] > 0)  # these were slow
     return Outliers(
         samples=rows,

@@ -12,6 +12,7 @@ import pandas as pd
 
 from lotus.common.text import redaction
 from lotus.format import process_reports
+from lotus.inside.trace.full_collections import FETCH
 from lotus.inside.trace.log.log_format import FAILED, SENDS, STOPPED, UNMEASURED
 from lotus.reading.logs.event_log import Lost
 from lotus.reading.logs.frame_scanner import Array
@@ -385,9 +386,13 @@ def first_batches(a: Assembly) -> pd.DataFrame:
 
 def full_collections(a: Assembly) -> pd.DataFrame:
     """Return the table `Run.full_collections`, with its columns."""
-    owners, names, rows = _of_events(a, "full_collections", ["time_ns", "count"])
-    rows = [[a.processes[owner].worker, *row] for owner, row in zip(owners, rows, strict=True)]
-    return _owned(a, owners, ["worker", *names], rows, {})
+    columns, found = ["worker", "during", "time_ns", "count"], []
+    for number, process in enumerate(a.processes):
+        for event in process.events["full_collections"]:
+            during = str(event.get("during", FETCH))  # in older runs, those of fetches only
+            found.append((number, [process.worker, during, event["time_ns"], event["count"]]))
+    owners, rows = [number for number, _ in found], [row for _, row in found]
+    return _owned(a, owners, columns, rows, {"during": "object"})
 
 
 _MOST_DIGESTS = 1000  # of a worker

@@ -59,7 +59,7 @@ COLUMNS = {
     "first_batches": WHOSE + "worker loader epoch content generator state tensor_bytes "
     "storage_bytes double_bytes zero_share",
     "sample_digests": WHOSE + "worker loader epoch samples of digest",
-    "full_collections": WHOSE + "worker time_ns count",
+    "full_collections": WHOSE + "worker during time_ns count",
     "paths": WHOSE + "worker sample path duration_ns",
     "processes": "pid ppid time_ns executable argv python torch torch_ns",
     "lost": "what pid count bytes",

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from lotus.analysis.batches import collection_cost
 from lotus.analysis.common.columns import float_column, mean, ratio
 from lotus.analysis.observations.own_code import of_program
 from lotus.analysis.verdict.advice.advice import Advice
@@ -19,6 +20,13 @@ from lotus.analysis.verdict.advice.remedy import (
     without_workers,
 )
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
+from lotus.analysis.verdict.causes.garbage import (
+    GARBAGE_FACTS,
+    RECEIVING,
+    against_collections,
+    collections_reason,
+    of_collections,
+)
 from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.text.formatting import amount, duration, share, size
 
@@ -36,6 +44,7 @@ def _sending(ledger: Ledger) -> Iterable[Charge]:
             mean(float_column(batches, "fetch_ns") - float_column(batches, "run_delay_ns")),
             ratio(ledger.received_cpu_ns, len(ledger.scope.waits)),
         ),
+        **of_collections(collection_cost.of_receiving(ledger.scope)),
     }
     yield Charge(SENDING.kind, SENDING.title, ledger.take_sending(), evidence)
 
@@ -43,6 +52,7 @@ def _sending(ledger: Ledger) -> Iterable[Charge]:
 _SMALL_BATCH = 256 << 10  # bytes that take well under a millisecond to copy
 # A tensor takes some 300 bytes of the pipe and 0.1 ms of pickling.
 _MANY_PARTS_BYTES, _MANY_PARTS_NS = 4096, 2e6
+_OBJECTS_BYTES = 256 << 10  # through the pipe: a thousand tensors, or objects that take longer
 # Copying a byte of a tensor to shared memory takes less, also where others have the cores.
 _COPY_NS = 2.0
 # Python objects and arrays take far less for a byte, also where others have the cores.
@@ -65,7 +75,7 @@ def _sending_reason(evidence: Evidence) -> str:
     )
     if evidence.has("mean_pipe_bytes"):
         text += f"; {size(evidence['mean_pipe_bytes'])} through the pipe"
-    return text + "."
+    return f"{text}. {collections_reason(evidence, RECEIVING)}".strip()
 
 
 def against_views(circumstances: Circumstances) -> str:
@@ -97,17 +107,20 @@ def against_values(circumstances: Circumstances) -> str:
 
 
 def _against_sending(charge: Charge, circumstances: Circumstances) -> Advice:
+    collected = against_collections(Evidence(charge.evidence), RECEIVING, circumstances)
+    return _against_sent(charge, circumstances).after(collected)
+
+
+def _against_sent(charge: Charge, circumstances: Circumstances) -> Advice:
+    """Return advice against what sending itself takes."""
     if circumstances.views[0] > 0:
         return Advice(against_views(circumstances), CODE)
     evidence = Evidence(charge.evidence)
-    of_tensors = evidence["mean_pickle_ns"] > _OF_TENSORS_NS * evidence["mean_pipe_bytes"]
     piped = (
         circumstances.pipe_bytes > 0.5 * circumstances.batch_bytes
         and circumstances.pipe_bytes > 65_536
     )
-    if (
-        piped and not (of_tensors and _has_many_parts(charge))
-    ) or not circumstances.batch_bytes > 0:
+    if (piped and not _has_many_parts(charge)) or not circumstances.batch_bytes > 0:
         text = (
             "Batches go through a pipe as pickled Python objects or arrays: return torch tensors "
             "(they are passed in shared memory), fewer and larger ones, of a smaller dtype."
@@ -132,7 +145,14 @@ def _against_sending(charge: Charge, circumstances: Circumstances) -> Advice:
         return _or_without_sending(text, charge, circumstances)
     if math.isinf(circumstances.batch_bytes):
         return _against_sending_what_was_sampled(charge, circumstances)
-    if values := against_values(circumstances):
+    values = against_values(circumstances)
+    if not _is_of_tensors(evidence) and circumstances.pipe_bytes > _OBJECTS_BYTES:
+        return Advice(
+            f"{size(evidence['mean_pipe_bytes'])} of a batch are Python objects or arrays, which a "
+            "worker pickles and the main process makes anew: leave out what the step does not use, "
+            f"or return it as tensors. {values}".strip()
+        )
+    if values:
         return Advice(f"Make batches smaller. {values}", CODE)
     return Advice(
         "Make batches smaller: use uint8 instead of float32 and convert after loading, crop or "
@@ -163,9 +183,15 @@ def _has_many_parts(charge: Charge) -> bool:
     longer = evidence["mean_pickle_ns"] > _COPY_NS * evidence["mean_batch_bytes"]
     return (
         longer
+        and _is_of_tensors(evidence)
         and evidence["mean_pipe_bytes"] >= _MANY_PARTS_BYTES
         and evidence["mean_pickle_ns"] >= _MANY_PARTS_NS
     )
+
+
+def _is_of_tensors(evidence: Evidence) -> bool:
+    """Return True if what goes through the pipe takes as long to pickle as tensors do."""
+    return evidence["mean_pickle_ns"] > _OF_TENSORS_NS * evidence["mean_pipe_bytes"]
 
 
 def _quicker_alone(charge: Charge, circumstances: Circumstances) -> bool:
@@ -230,6 +256,7 @@ SENDING = CauseRow(
             "of receiving it."
         ),
         "making_over_sending": "Making of all batches over their sending; of a sampled run.",
+        **GARBAGE_FACTS,
     },
     reason=_sending_reason,
     advice=_against_sending,

@@ -9,13 +9,14 @@ import types
 from ...common.clocks import clock
 from ...common.guard import ask, edge, hook
 from ...common.sample_paths import path_of
+from .. import full_collections
 from ..fetch_state import Fetch
 from ..log import state_page
 from ..log.log_format import FAILED, ITEMS, MANY, STOPPED
 from ..profiler_ranges import COLLATE, FETCH, ranged
 from ..shared_cell import with_cell
 from ..transforms.transform_finder import Finder
-from . import first_batches, full_collections, sample_digests, whole_batches
+from . import first_batches, sample_digests, whole_batches
 from .subset_view import view_of
 
 TYPE_CHECKING = False
@@ -191,7 +192,10 @@ def _fetch_hook(fetcher: Any, dataset: Any, recorder: Recorder, many: bool) -> C
                     collections = full_collections.number() - collections
                     recorder.end_fetch(current, indices, path_of_sample, nbytes, flags)
                     if collections > 0:
-                        edge(recorder, full_collections.log, recorder, current, collections)
+                        edge(
+                            recorder, full_collections.log, recorder, full_collections.FETCH,
+                            current.begun[1], collections,
+                        )  # fmt: skip
             finally:
                 # Only assignments, no call and no loop, so that a signal handler of the program
                 # cannot interrupt them.

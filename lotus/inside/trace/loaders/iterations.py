@@ -53,6 +53,7 @@ class Iteration:
         "pins",
         "snapshot_ns",
         "state_dict_ns",
+        "step_begun",
         "taken",
         "workers",
     )
@@ -75,6 +76,8 @@ class Iteration:
         # `state_dict()` between two `next`.
         self.snapshot_ns = self.state_dict_ns = 0
         self.device_step: DeviceStep | None = None  # that of the batch handed over last
+        # When the step in hand began, ns, and the number of full collections then; 0: none has.
+        self.step_begun = 0, 0
         self.alive = True
 
 

@@ -22,6 +22,7 @@ from ..log import state_page
 from ..log.log_format import FAILED
 from ..log.rusage import run_delay_ns
 from ..profiler_ranges import WAIT, ranged
+from . import step_collections
 from .iterations import DRAWN, KEY, drawn_since
 
 TYPE_CHECKING = False
@@ -132,6 +133,7 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
             return original(self)
         cpu_clock()  # see rusage.reading
         core_times = edge(recorder, recorder.core_times)
+        collections = edge(recorder, step_collections.next_begins, recorder, iteration) or 0
         page, hand = recorder.page.words, recorder.here.hand
         before = hand.where
         where = (iteration.loader, iteration.epoch, iteration.taken)
@@ -182,6 +184,7 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         page[state_page.W_SINCE] = end
         ended = cpu_clock()
         edge(recorder, record, recorder, iteration, self, start, end, core_times)
+        edge(recorder, step_collections.next_ended, recorder, iteration, start, end, collections)
         if timed:
             edge(recorder, device.end_next, iteration, start)
         if core_times is not None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from lotus.analysis.batches import collection_cost
 from lotus.analysis.batches.components import off_cpu
 from lotus.analysis.common.columns import float_column, ratio, total
 from lotus.analysis.common.random_names import is_random
@@ -35,6 +36,13 @@ from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import CODE_NOT_WORKERS, Remedy
 from lotus.analysis.verdict.advice.worker_advice import worker_advice
 from lotus.analysis.verdict.causes.cause_row import OF_LOST_STEPS, CauseRow, Charge, Evidence
+from lotus.analysis.verdict.causes.garbage import (
+    GARBAGE_FACTS,
+    MAKING,
+    against_collections,
+    collections_reason,
+    of_collections,
+)
 from lotus.analysis.verdict.causes.making.blocked_kinds import (
     WAITING,
     as_blocked,
@@ -42,12 +50,6 @@ from lotus.analysis.verdict.causes.making.blocked_kinds import (
     starts_programs,
 )
 from lotus.analysis.verdict.causes.making.component_looks import looks_of, place_of
-from lotus.analysis.verdict.causes.making.garbage import (
-    GARBAGE_FACTS,
-    against_collections,
-    collections_reason,
-    of_collections,
-)
 from lotus.analysis.verdict.causes.making.kernel_work import (
     KERNEL_FACTS,
     against_new_memory,
@@ -111,7 +113,7 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
                 if not evidence["waiting_share"] > WAITING:
                     evidence |= of_making(ledger.scope, evidence["fetch_share"])
                     if evidence["fetch_share"] >= _MOST_OF_FETCH:
-                        evidence |= of_collections(ledger.scope)
+                        evidence |= of_collections(collection_cost.of_fetches(ledger.scope))
                 if looks.reason in (*PACED, *READING) and evidence["fetch_share"] >= _MOST_OF_FETCH:
                     evidence["shared_pace_ns"] = shared_pace_ns(ledger.scope)
                     evidence["mutual_slowing"] = mutual_slowing(ledger.scope)
@@ -183,7 +185,7 @@ def work_reason(evidence: Evidence) -> str:
         )
     elif evidence["mutual_slowing"] <= SHARES_NONE:
         text += ". Samples took as long when fewer were made at a time"
-    sentences = (f"{text}.", kernel_reason(evidence), collections_reason(evidence))
+    sentences = (f"{text}.", kernel_reason(evidence), collections_reason(evidence, MAKING))
     return " ".join(filter(None, sentences))
 
 
@@ -255,7 +257,7 @@ def _against_waiting(charge: Charge, circumstances: Circumstances) -> Advice | N
 def _against_computing(charge: Charge, circumstances: Circumstances) -> Advice:
     advised, place = worker_advice(circumstances), _own_place(charge, circumstances)
     workers, kept = so_many_workers(advised, circumstances), against_new_memory(charge)
-    kept = kept.after(against_collections(Evidence(charge.evidence), circumstances))
+    kept = kept.after(against_collections(Evidence(charge.evidence), MAKING, circumstances))
     it = operation_name(charge.name) if charge.kind == OPERATION.kind else place or "it"
     if not advised.advised or _dwarfs_the_cores(charge, circumstances):
         ahead = _ahead(charge, circumstances)
@@ -415,6 +417,7 @@ def _against_collate(charge: Charge, circumstances: Circumstances) -> Advice:
     )
     if not hot and circumstances.dataset == "TensorDataset":
         cheaper = f"{_whole_batches(circumstances).strip()} "
+    cheaper = against_collections(Evidence(charge.evidence), MAKING, circumstances) + cheaper
     return more_workers(circumstances).after(cheaper).or_code(hot or "")
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from lotus.analysis.batches import collection_cost
 from lotus.analysis.common.columns import float_column, ratio, total
 from lotus.analysis.observations.looks import looks_at_step
 from lotus.analysis.verdict.advice.advice import Advice
@@ -15,6 +16,14 @@ from lotus.analysis.verdict.advice.remedy import FEWER_WORKERS, NOTHING
 from lotus.analysis.verdict.advice.worker_advice import HEADROOM
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
+from lotus.analysis.verdict.causes.garbage import (
+    GARBAGE_FACTS,
+    STEPS,
+    against_collections,
+    are_most,
+    collections_reason,
+    of_collections,
+)
 from lotus.analysis.verdict.causes.making.component_looks import place_of_step
 from lotus.analysis.verdict.causes.making.kernel_work import (
     KERNEL_FACTS,
@@ -45,6 +54,8 @@ def _step(ledger: Ledger) -> Iterable[Charge]:
     if looks.are_enough:  # what a hypervisor takes from a running thread is counted nowhere
         waiting = min(waiting, looks.blocked_share)
     evidence = {"waiting_share": waiting} | look_evidence(looks) | of_steps(ledger.scope)
+    cost = collection_cost.of_steps(ledger.scope, ledger.usual_steps)
+    evidence |= of_collections(cost)
     ns = ledger.take_step()
     # Without workers, others take of the step as they do of the making of batches. With workers, a
     # step that others slow down hides more of the making.
@@ -81,6 +92,8 @@ def _step_title(charge: Charge, circumstances: Circumstances) -> str:
         text += f", most of it at {lines[0]}"
     elif circumstances.called_in_step:
         text += f", most of it in {circumstances.called_in_step}"
+    if are_most(Evidence(charge.evidence)):
+        text += ", most of it Python's garbage collector"
     if not _step_waits(charge):
         return text
     part = "mostly" if charge.evidence["waiting_share"] > _MOST_OF_STEP else "partly"
@@ -88,14 +101,22 @@ def _step_title(charge: Charge, circumstances: Circumstances) -> str:
 
 
 def _step_reason(evidence: Evidence) -> str:
-    kernel = kernel_reason(evidence, "the main process", "step")
+    computes = " ".join(
+        filter(
+            None,
+            (
+                kernel_reason(evidence, "the main process", "step"),
+                collections_reason(evidence, STEPS),
+            ),
+        )
+    )
     if not evidence["waiting_share"] >= _STEP_WAITS:
-        return kernel
+        return computes
     waits = (
         f"For {_least(evidence['waiting_share'])} of that time, no thread of the main "
         "process was computing or ready to run."
     )
-    return f"{waits} {kernel}".strip()
+    return f"{waits} {computes}".strip()
 
 
 def _least(lower: float) -> str:
@@ -107,6 +128,8 @@ def _least(lower: float) -> str:
 def _against_step(charge: Charge, circumstances: Circumstances) -> Advice:
     enough = _enough_workers(circumstances)
     text = _loading_keeps_up(circumstances, enough)
+    evidence = Evidence(charge.evidence)
+    text += f" {against_collections(evidence, STEPS, circumstances)}".rstrip()
     if circumstances.hot_in_step:
         lines = (f"{share(line.share)} at {line.quoted}" for line in circumstances.hot_in_step)
         text += f" Stack samples: {', '.join(lines)}."
@@ -158,7 +181,7 @@ TRAINING_STEP = CauseRow(
     full_title=_step_title,
     part=cause_row.STEP,
     charges=_step,
-    facts=WAITING_FACTS | KERNEL_FACTS,
+    facts=WAITING_FACTS | KERNEL_FACTS | GARBAGE_FACTS,
     reason=_step_reason,
     advice=_against_step,
 )

@@ -3,17 +3,26 @@
 import math
 from collections.abc import Iterable
 
-from lotus.analysis.batches.long_steps import long_steps
+from lotus.analysis.batches import collection_cost
+from lotus.analysis.batches.long_steps import LongSteps, long_steps
+from lotus.analysis.common.columns import ratio
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import NOTHING
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
+from lotus.analysis.verdict.causes.garbage import (
+    GARBAGE_FACTS,
+    STEPS,
+    against_collections,
+    of_collections,
+)
 from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.text.formatting import duration, plural, share
 
 _LEAST = 0.1  # of the loop
 _MOST_OF_IT = 0.5  # of the stacks: a line with more is in the title
+_NEARLY_ALL = 0.8  # of the long steps had a full collection of garbage, and of the others none
 
 
 def _charges(ledger: Ledger) -> Iterable[Charge]:
@@ -28,7 +37,23 @@ def _charges(ledger: Ledger) -> Iterable[Charge]:
         "usual_step_ns": found.usual_ns,
         "inner_loop_ns": found.inner[1] / len(found.begin_ns),
     }
+    evidence |= _collected(ledger, found)
     yield Charge(LONG_STEPS.kind, LONG_STEPS.title, ns, evidence)
+
+
+def _collected(ledger: Ledger, found: LongSteps) -> dict[str, float]:
+    """Return evidence on full collections in long steps; none if other steps have them as well."""
+    if found.is_inner_loop:
+        return {}
+    counts, known = collection_cost.step_collections(ledger.scope)
+    of_long, of_others = (
+        ratio(float((counts[rows & known] > 0).sum()), float((rows & known).sum()))
+        for rows in (found.rows, ~found.rows)
+    )
+    cost = collection_cost.of_steps(ledger.scope)
+    if cost is None or not (of_long >= _NEARLY_ALL and of_others <= 1 - _NEARLY_ALL):
+        return {}
+    return of_collections(cost) | {"collected_long_share": of_long}
 
 
 def _one_of(evidence: Evidence) -> str:
@@ -40,6 +65,8 @@ def _title(charge: Charge, circumstances: Circumstances) -> str:
     evidence, lines = Evidence(charge.evidence), circumstances.hot_in_long_steps
     took = duration(evidence["long_step_ns"])
     text = f"{_one_of(evidence)} training steps, which takes {took}"
+    if evidence.has("collected_long_share"):
+        return f"{text}, in which Python's garbage collector looks at all objects"
     if circumstances.inner_loop:
         return f"{text}, most of it in the loop over {circumstances.inner_loop}"
     if lines and lines[0].share >= _MOST_OF_IT:
@@ -55,6 +82,11 @@ def _reason(evidence: Evidence) -> str:
         f"{duration(evidence['long_step_ns'])} on average, a usual one "
         f"{duration(evidence['usual_step_ns'])}."
     )
+    if evidence.has("collected_long_share"):
+        text += (
+            f" {share(evidence['collected_long_share'])} of them had a full collection of garbage, "
+            "and hardly any other step."
+        )
     if evidence["inner_loop_ns"] > 0:
         text += f" A loop over another loader is {duration(evidence['inner_loop_ns'])} of each."
     return text
@@ -72,6 +104,8 @@ def _against_long_steps(charge: Charge, circumstances: Circumstances) -> Advice:
         text += ", less often or in less time."
     else:
         text += " (checkpoints, evaluation, logging)."
+    if collected := against_collections(Evidence(charge.evidence), STEPS, circumstances):
+        text = collected.strip()
     if lines:
         seen = ", ".join(f"{share(line.share)} at {line.quoted}" for line in lines)
         text += f" Stack samples of it: {seen}."
@@ -92,6 +126,8 @@ LONG_STEPS = CauseRow(
         "long_step_ns": "Mean of the long training steps, nanoseconds.",
         "usual_step_ns": "Median training step, nanoseconds.",
         "inner_loop_ns": "How much of a long step was a loop over another loader, nanoseconds.",
+        "collected_long_share": "Share of the long steps that had a full collection of garbage, 0 to 1.",
+        **GARBAGE_FACTS,
     },
     reason=_reason,
     advice=_against_long_steps,
