@@ -20,13 +20,15 @@ class DataShares:
     `lost`: share of the making, 0 to 1, that equal shares of the data would save; 0.0 where little
     is lost, or where samples go to the workers in turn. `largest`: share of the samples that the
     worker with the most made; NaN where nothing is lost. `times_read`: how often an epoch has each
-    sample, on average, as `repeated_samples.divided_data` has it.
+    sample, on average, as `repeated_samples.divided_data` has it. `whole_passes`: that follows from
+    how the workers pass over the data, not from samples that were seen to be equal.
     """
 
     empty: int = 0
     lost: float = 0.0
     largest: float = math.nan
     times_read: float = 1.0
+    whole_passes: bool = False
 
 
 def data_shares(scope: Scope) -> DataShares:

@@ -17,6 +17,7 @@ _LEAST_DIGESTS = 16
 # in an order of its own.
 _SAME = {"sample": 0.8, "series": 0.5}
 _CHECKSUMS = 1 << 32  # that there are
+_SEVERAL = 3  # batches of a worker in an epoch
 _TWICE = 1.5  # as many samples as the data set says it has
 # As many as there are different ones; more series are of few labels, or in a fixed order.
 _ALIKE = {"sample": _TWICE, "series": 1.2}
@@ -25,7 +26,10 @@ _ALIKE = {"sample": _TWICE, "series": 1.2}
 def divided_data(scope: Scope) -> DataShares:
     """Return how an iterable data set's data are divided among workers, and how often read."""
     shares = data_shares(scope)
-    return replace(shares, times_read=_times_read(scope, shares))
+    times = _times_read(scope, shares)
+    if times == 1 and _are_whole_passes(scope, shares):
+        return replace(shares, times_read=float(scope.num_workers), whole_passes=True)
+    return replace(shares, times_read=times)
 
 
 def _times_read(scope: Scope, shares: DataShares) -> float:
@@ -53,6 +57,47 @@ def _times_read(scope: Scope, shares: DataShares) -> float:
     equal = _most_alike(first, int_column(first, "content"))
     # Where some workers get other data, or none, the data are divided: shards may begin alike.
     return float(scope.num_workers) if equal == scope.num_workers else 1.0
+
+
+def _are_whole_passes(scope: Scope, shares: DataShares) -> bool:
+    """Return True if each worker makes as many samples as one worker alone would make.
+
+    So it is if nothing in a worker asks which one it is, and all of them made the same number of
+    samples in each epoch that came to its end. This is for samples that are drawn at random, of
+    which checksums say nothing; others would have been found to be equal.
+    """
+    if scope.settings.get("dataset_kind") != "iterable" or scope.num_workers < 2 or scope.partial:
+        return False
+    asked = scope.workers["has_asked"] if "has_asked" in scope.workers else pd.Series([True])
+    if len(asked) < scope.num_workers or asked.isna().any() or asked.any():
+        return False
+    if shares.empty or shares.lost or not _draws_at_random(scope) or _by_length(scope):
+        return False
+    made = _samples_of_workers(scope)
+    return (
+        bool(len(made))
+        and bool((made["count"] == scope.num_workers).all())
+        and bool((made["min"] == made["max"]).all() and (made["batches"] >= _SEVERAL).all())
+    )
+
+
+def _samples_of_workers(scope: Scope) -> pd.DataFrame:
+    """Return one row per epoch that came to its end.
+
+    count (workers that made batches), min and max (samples of one of them), batches (the fewest of
+    one of them).
+    """
+    epochs = scope.epochs[flag(scope.epochs, "exhausted")]
+    names = ("rank", "epoch")
+    made = pd.DataFrame(
+        {
+            **{name: int_column(scope.batches, name) for name in (*names, "worker")},
+            "size": np.nan_to_num(float_column(scope.batches, "size")),
+        }
+    ).merge(pd.DataFrame({name: int_column(epochs, name) for name in names}), on=list(names))
+    each = made.groupby([*names, "worker"])["size"].agg(["sum", "count"])
+    of_epoch = each.groupby(list(names))
+    return of_epoch["sum"].agg(["count", "min", "max"]).assign(batches=of_epoch["count"].min())
 
 
 def _draws_at_random(scope: Scope) -> bool:

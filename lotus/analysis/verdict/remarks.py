@@ -44,7 +44,10 @@ def flaws(circumstances: Circumstances, loop_ns: float, causes: Sequence[str]) -
     """Yield a sentence for each flaw, whatever it costs: of processes, data, limits, memory."""
     yield from _stolen(circumstances.use)
     yield from _kept_cores(circumstances.use)
-    if circumstances.times_read > 1:
+    if circumstances.shares.whole_passes:
+        workers = plural(circumstances.workers, "worker")
+        yield f"Each of the {workers} passes over all of the data, by how many samples they made."
+    elif circumstances.times_read > 1:
         yield f"Each sample comes {how_often(circumstances.times_read, circumstances.workers)}."
     yield from _stepless(circumstances)
     yield from _views(circumstances, causes)

@@ -67,13 +67,15 @@ def workers(a: Assembly) -> pd.DataFrame:
                 *(int(signed(batch[name]).sum()) for name in _OF_WORKER),
                 _cpus(made_first) or _cpus(ready),
                 *(_threads(made_first.get(name)) for name in _THREADS),
+                end.get("has_asked") if is_a(end.get("has_asked"), bool) else None,
             )
         )
     parts = ("startup_cpu_ns", "startup_delay_ns", "import_ns", "unpickle_ns")
     maybe = ("start_ns", "loop_ns", "ready_ns", "startup_ns", *parts, "end_ns")
     sums = ("batches", "samples", "fetch_ns", "idle_ns", "cpu_ns")
-    names = ["worker", "loader", *maybe, *sums, "cpus", *_THREADS]
-    return _owned(a, owners, names, rows, dict.fromkeys(maybe, "float64") | {"cpus": "object"})
+    names = ["worker", "loader", *maybe, *sums, "cpus", *_THREADS, "has_asked"]
+    types = dict.fromkeys(maybe, "float64") | {"cpus": "object", "has_asked": "boolean"}
+    return _owned(a, owners, names, rows, types)
 
 
 def _of_worker(frames: Array) -> dict[str, Array]:

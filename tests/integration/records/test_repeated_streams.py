@@ -18,3 +18,13 @@ def test_shuffled_streams(pair, division, times, each):
     sizes = digests.groupby(["epoch", "worker"]).size()
     assert sizes.to_dict() == {(epoch, worker): 64 for epoch in (0, 1) for worker in (0, 1)}
     assert digests["pid"].nunique() == 4
+
+
+@pytest.mark.parametrize("division", ["divided", "whole"])
+def test_workers_that_ask_which_they_are_are_seen(pair, division):
+    plain, traced = pair("random_stream.py", division)
+    assert (plain.code, plain.out) == (0, traced.out)
+    assert set(traced.run.workers["has_asked"]) == {division == "divided"}
+    shares = divided_data(scopes(traced.run)[0])
+    assert shares.whole_passes == (division == "whole")
+    assert shares.times_read == (2 if division == "whole" else 1)

@@ -20,6 +20,8 @@ def _repeated(ledger: Ledger) -> Iterable[Charge]:
         ledger.step_left_ns -= step
         ns = ledger.take_share(again) + step
         evidence = {"times_read": times}
+        if ledger.batch_making.shares.whole_passes:
+            evidence["whole_passes"] = float(ledger.scope.num_workers)
         yield Charge(SAMPLES_TWICE.kind, SAMPLES_TWICE.title, ns, evidence, step_ns=step)
 
 
@@ -32,10 +34,20 @@ def how_often(times: float, workers: int) -> str:
 
 
 def _repeated_title(charge: Charge, circumstances: Circumstances) -> str:
+    if "whole_passes" in charge.evidence:
+        workers = plural(circumstances.workers, "worker")
+        return f"each of the {workers} passes over all of the data: none asks which one it is"
     return f"samples come {how_often(charge.evidence['times_read'], circumstances.workers)}"
 
 
 def _repeated_reason(evidence: Evidence) -> str:
+    if evidence.has("whole_passes"):
+        return (
+            "All workers made the same number of samples, which are drawn at random, in each "
+            f"epoch. So an epoch has {amount(evidence['whole_passes'])} times as many as with one "
+            "worker. Nothing in them read torch.utils.data.get_worker_info().id, num_workers or "
+            "seed."
+        )
     return (
         "The workers' first batches are identical, or one had nearly only samples (where they are "
         "changed at random: labels in a row) that another one had, or an epoch has several times "
@@ -45,11 +57,12 @@ def _repeated_reason(evidence: Evidence) -> str:
 
 def _against_repeated(charge: Charge, circumstances: Circumstances) -> Advice:
     again = "some of it" if circumstances.times_read < circumstances.workers else "everything"
+    of_random = ", or make one n-th of the samples" if circumstances.shares.whole_passes else ""
     return Advice(
         "Divide the data among the workers: in __iter__, torch.utils.data.get_worker_info() gives "
         "each worker its id and how many there are. With n workers, each should read every n-th "
-        "sample or shard, starting at its id. Until then, another worker would only read "
-        f"{again} once more.",
+        f"sample or shard, starting at its id{of_random}. Until then, another worker would only "
+        f"read {again} once more.",
         CODE_NOT_WORKERS,
     )
 
@@ -59,7 +72,13 @@ SAMPLES_TWICE = CauseRow(
     title="samples that come several times an epoch",
     full_title=_repeated_title,
     charges=_repeated,
-    facts={"times_read": "Number of times that an epoch has each sample, on average."},
+    facts={
+        "times_read": "Number of times that an epoch has each sample, on average.",
+        "whole_passes": (
+            "Number of workers that each pass over all of the data, as their equal numbers of "
+            "samples suggest."
+        ),
+    },
     reason=_repeated_reason,
     advice=_against_repeated,
 )

@@ -10,7 +10,7 @@ import time
 from ...common.clocks import clock
 from ...common.guard import ask, guarded, hook, quiet
 from ..log import rusage, state_page
-from . import spawn_hooks
+from . import spawn_hooks, worker_identity
 from .compute_threads import torch_threads
 
 TYPE_CHECKING = False
@@ -227,6 +227,7 @@ def _enter(
     started["process_ns"] = process_start_ns()
     started["imported_ns"] = spawn_hooks.imported_ns
     recorder.event(started)
+    worker_identity.watch(arguments["init_fn"] is not None)
     feeder = Feeder(recorder)
     feeder.attach(arguments["data_queue"])
     recorder.settle = feeder.settle
@@ -256,7 +257,7 @@ def worker_loop(original: Any, recorder: Recorder) -> Callable[..., Any]:
         finally:
             if recorder.pid == pid:  # not in a child that was forked in an operation
                 end = {"event": "worker_end", "worker": recorder.worker, "time_ns": clock()}
-                recorder.event(end)
+                recorder.event({**end, "has_asked": worker_identity.has_asked()})
                 recorder.settle()
                 recorder.finish()
 

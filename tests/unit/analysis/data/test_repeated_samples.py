@@ -1,7 +1,7 @@
 """Workers that read the same samples, or draw the same random numbers."""
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 
 import numpy as np
@@ -72,6 +72,64 @@ def test_different_first_batches_and_those_of_different_epochs_do_not() -> None:
     assert divided_data(scopes(run)[0]).times_read == 1
     run = with_first([(0, 0, None, "", None), (1, 0, None, "", None), (2, 0, None, "", None)])
     assert divided_data(scopes(run)[0]).times_read == 1  # nothing told them apart
+
+
+def whole_passes(asked: bool | None = False, generator: str = "random") -> SimpleNamespace:
+    """A run of three workers, each with 14 batches of samples that are drawn at random."""
+    run = Plan(operations={"Slow": 20.0}, workers=3, batches=42).run()
+    run.loaders["num_workers"], run.loaders["dataset_kind"] = 3, "iterable"
+    run.loaders["dataset_length"] = None
+    run.workers = run.workers.assign(has_asked=pd.array([asked] * 3, "boolean"))
+    rows = [(worker, 0, worker, generator, worker, 0, 0) for worker in range(3)]
+    columns = ["worker", "epoch", "content", "generator", "state", "rank", "loader"]
+    pids = run.batches.groupby("worker")["pid"].first()
+    run.first_batches = pd.DataFrame(rows, columns=columns).assign(pid=pids.to_numpy())
+    return run
+
+
+def test_workers_that_do_not_ask_which_they_are_pass_over_all_of_the_data() -> None:
+    run = whole_passes()
+    shares = divided_data(scopes(run)[0])
+    assert (shares.times_read, shares.whole_passes) == (3, True)
+    judgement = judged(run)
+    assert judgement.causes[0].title == (
+        "each of the 3 workers passes over all of the data: none asks which one it is"
+    )
+    assert "3 times as many as with one worker" in judgement.causes[0].reason
+    assert "or make one n-th of the samples" in judgement.causes[0].advice
+    assert any("passes over all of the data" in flaw for flaw in judgement.flaws)
+
+
+def lacks_an_end(run: SimpleNamespace) -> None:
+    run.epochs["exhausted"] = False
+
+
+def has_unequal_workers(run: SimpleNamespace) -> None:
+    run.batches.loc[run.batches["batch"] == 41, "size"] -= 1
+
+
+def has_a_length(run: SimpleNamespace) -> None:
+    run.loaders["dataset_length"] = 42 * 4
+
+
+def lacks_a_worker(run: SimpleNamespace) -> None:
+    run.workers = run.workers.iloc[:2]
+
+
+@pytest.mark.parametrize(
+    "change", [lacks_an_end, has_unequal_workers, has_a_length, lacks_a_worker]
+)
+def test_this_is_not_said_of_a_run_that(change: Callable[[SimpleNamespace], None]) -> None:
+    run = whole_passes()
+    change(run)
+    assert divided_data(scopes(run)[0]).times_read == 1
+
+
+@pytest.mark.parametrize(("asked", "generator"), [(True, "random"), (None, "random"), (False, "")])
+def test_this_takes_workers_that_did_not_ask_and_random_samples(
+    asked: bool | None, generator: str
+) -> None:
+    assert divided_data(scopes(whole_passes(asked, generator))[0]).times_read == 1
 
 
 def with_digests(*workers: Iterable[int], samples: int = -1) -> SimpleNamespace:

@@ -126,7 +126,7 @@ LONG_STEPS = CauseRow(
         "long_step_ns": "Mean of the long training steps, nanoseconds.",
         "usual_step_ns": "Median training step, nanoseconds.",
         "inner_loop_ns": "How much of a long step was a loop over another loader, nanoseconds.",
-        "collected_long_share": "Share of the long steps that had a full collection of garbage, 0 to 1.",
+        "collected_long_share": "Share of the long steps that had a full collection, 0 to 1.",
         **GARBAGE_FACTS,
     },
     reason=_reason,
