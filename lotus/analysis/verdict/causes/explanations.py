@@ -45,8 +45,8 @@ EXPLANATIONS = {
     ),
     "samples-twice": Explanation(
         "samples come several times an epoch, as each worker reads all of the data",
-        "checksums and indices of samples, first batches of all workers, length of the data set; of "
-        "random samples, whether a worker asks which one it is",
+        "checksums and indices of samples, first batches of all workers, length of the data set; "
+        "of random samples, whether a worker asks which one it is",
         "The workers' samples differ, and an epoch has as many as the data set.",
         "Divide the data among the workers in `__iter__` (`get_worker_info()`).",
         _AGAIN,
