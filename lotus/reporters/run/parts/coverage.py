@@ -92,7 +92,8 @@ def verdict_words(judged: Verdict) -> str:
     if judged.step_lacks_cores:
         return "NOT INPUT-BOUND, BUT SHORT OF CORES"
     if _repeats(judged):
-        return "NOT INPUT-BOUND, BUT SAMPLES REPEAT"
+        inferred = "whole_passes" in judged.causes[0].evidence
+        return f"NOT INPUT-BOUND, BUT {'DATA ARE NOT DIVIDED' if inferred else 'SAMPLES REPEAT'}"
     if judged.kind in ("input-bound", "consumer-bound"):
         return f"{judged.degree.upper()} INPUT-BOUND"
     if judged.kind == OUTSIDE.kind:

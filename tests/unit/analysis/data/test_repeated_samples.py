@@ -98,6 +98,8 @@ def test_workers_that_do_not_ask_which_they_are_pass_over_all_of_the_data() -> N
     assert "3 times as many as with one worker" in judgement.causes[0].reason
     assert "or make one n-th of the samples" in judgement.causes[0].advice
     assert any("passes over all of the data" in flaw for flaw in judgement.flaws)
+    run.waits["step_ns"] += 10 * run.waits["wait_ns"].sum()
+    assert verdict_words(judged(run)) == "NOT INPUT-BOUND, BUT DATA ARE NOT DIVIDED"
 
 
 def lacks_an_end(run: SimpleNamespace) -> None:
