@@ -1,7 +1,9 @@
 """`lotus advise`: the possible gain of better data loading, measured in a program."""
 
 import argparse
+import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
     from lotus.tune.session import program_pipe
 
     command = options.required_command(args, NAME)
-    output = args.output or DEFAULT
+    output, again = args.output or DEFAULT, _again(args, command)
     if not args.ceilings:
         outputs.destination(output, overwrite=args.force)
     if args.budget > _MOST_S:
@@ -118,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
         say(f"lotus: {what} was watched; blocks are now measured for at most {args.budget:g} s")
         try:
             return ceiling_blocks.measure(
-                program, args.budget, live, alternatives=not args.ceilings, words=command
+                program, args.budget, live, alternatives=not args.ceilings, again=again
             )
         finally:
             live.clear()
@@ -157,10 +159,29 @@ def run(args: argparse.Namespace) -> int:
         alternatives_report.write(plain_console(), applied, ceiling=ceiling)
         if done.ceilings is not None:
             applied_report.write(
-                plain_console(), done.ceilings, others=applied, words=command, output=written
+                plain_console(),
+                done.ceilings,
+                others=applied,
+                words=command,
+                again=again,
+                output=written,
             )
         else:
             applied_report.write_problem(plain_console(), done.problem)
     if done.ceilings is not None and done.ended_by_us:
         return 130 if done.is_interrupted else 0
     return launcher.end_as(done.outcome)
+
+
+def _again(args: argparse.Namespace, command: Sequence[str]) -> str:
+    """Return the command that measures once more, with the same options and the most time."""
+    words = ["lotus", NAME, "--budget", "5m"]
+    for option in ("ceilings", "json", "force"):
+        words += [f"--{option}"] * getattr(args, option)
+    for option in ("loader", "watch", "output"):
+        value = getattr(args, option)
+        words += [] if value is None else [f"--{option}", str(value)]
+    for option in ("only", "skip"):
+        for name in getattr(args, option):
+            words += [f"--{option}", name]
+    return shlex.join([*words, "--", *command])

@@ -7,7 +7,7 @@ each kind has its turn at every place of a round.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from lotus.advise.ceilings.ceilings import (
@@ -22,7 +22,7 @@ from lotus.advise.ceilings.ceilings import (
     Round,
 )
 from lotus.advise.ceilings.fed_blocks import BlockTimer, FedBlock, Feeds
-from lotus.common.text.formatting import command, duration, share
+from lotus.common.text.formatting import duration, share
 from lotus.tune.program.program import TrialError
 from lotus.tune.search.trials.trial_rates import Speedup
 
@@ -49,11 +49,11 @@ def measure(
     on_progress: Callable[[BlockProgress], object] | None = None,
     clock: Callable[[], float] = time.monotonic,
     alternatives: bool = False,
-    words: Sequence[str] = ("COMMAND",),
+    again: str = "lotus advise --budget 5m -- COMMAND",
 ) -> Ceilings:
     """Measure rounds of blocks for at most about `budget_s` seconds, with `alternatives` or not.
 
-    `words`: those of the program's command, to name the command that measures it again.
+    `again`: the command that measures it once more, with more time.
 
     A block that has begun by then is finished, with a few batches. Ctrl-C ends it with what was
     measured so far. It ends early once the ceiling is known within 2 %.
@@ -71,12 +71,7 @@ def measure(
     result = blocks.ceilings(interrupted)
     if result.speedup is not None or interrupted:
         return result
-    return blocks.ceilings(interrupted, failure or program.problem or blocks.too_few(words))
-
-
-def again(words: Sequence[str]) -> str:
-    """Return the command that measures a program once more, for as long as is allowed."""
-    return f"lotus advise --budget 5m -- {command(words)}"
+    return blocks.ceilings(interrupted, failure or program.problem or blocks.too_few(again))
 
 
 class _Blocks:
@@ -193,7 +188,7 @@ class _Blocks:
                 BlockProgress(kind, len(self._rounds), self._shown(), spent, self._budget_s)
             )
 
-    def too_few(self, words: Sequence[str]) -> str:
+    def too_few(self, again: str) -> str:
         """Say why there is no answer, what the watched batches tell, and how to try again."""
         budget, batch = (
             duration(seconds * 1e9)
@@ -201,7 +196,7 @@ class _Blocks:
         )
         return (
             f"too few blocks fitted into {budget}, as a batch takes {batch}; {self._watched()}give "
-            f"more time, for example: {again(words)}"
+            f"more time, for example: {again}"
         )
 
     def _watched(self) -> str:

@@ -30,9 +30,13 @@ def write(
     *,
     others: Alternatives,
     words: Sequence[str],
+    again: str,
     output: Path | None,
 ) -> None:
-    """Print what was measured with alternatives in the loop; `output` is the file, if any."""
+    """Print what was measured with alternatives in the loop; `output` is the file, if any.
+
+    `words`: the program's command; `again`: the one that measures it once more, with more time.
+    """
     for kind, what in _WHAT.items():
         speedup = result.over(kind)
         if speedup is not None and speedup.tells_nothing:
@@ -43,7 +47,7 @@ def write(
             print_paragraph(console, "in training", f"the loop was {between} times as fast {what}")
     _write_refused(console, result)
     if output is None:
-        _write_none(console, result, words)
+        _write_none(console, result, again)
         return
     allowed = [use.name for use in applied_alternatives.uses(result, others) if not use.exact]
     command = ["lotus", "run", "--settings", str(output)]
@@ -62,7 +66,7 @@ def write_problem(console: Console, problem: str) -> None:
     console.print(f"\n{text}", style="bold", soft_wrap=True)
 
 
-def _write_none(console: Console, result: Ceilings, words: Sequence[str]) -> None:
+def _write_none(console: Console, result: Ceilings, again: str) -> None:
     """Print why no file is written and, where blocks tell too little, how to try again."""
     speedups = [speedup for kind in _WHAT if (speedup := result.over(kind)) is not None]
     faster = any(speedup.shows(WORTH) for speedup in speedups)
@@ -82,7 +86,7 @@ def _write_none(console: Console, result: Ceilings, words: Sequence[str]) -> Non
     if apart or faster or (not speedups and ceiling_blocks.SHORT in result.refused.values()):
         quiet = "To try again, best while other programs use less of the cores:"
         console.print(quiet)
-        console.print(f"  {ceiling_blocks.again(words)}", soft_wrap=True)
+        console.print(f"  {plain(again)}", soft_wrap=True)
 
 
 def _write_refused(console: Console, result: Ceilings) -> None:

@@ -21,6 +21,8 @@ from tests.unit.advise.ceilings.test_ceilings import Fed
 
 SAME_VALUES, OTHER_VALUES = AlternativeUse("equal", True), AlternativeUse("near", False)
 
+AGAIN = "lotus advise --budget 5m -- python train.py"
+
 
 def others() -> Alternatives:
     first, second, third = several().tried
@@ -72,6 +74,7 @@ def test_only_what_helped_is_kept(
         result,
         others=others(),
         words=["python", "train.py"],
+        again=AGAIN,
         output=output,
     )
     shown = text.getvalue()
@@ -95,7 +98,12 @@ def test_nothing_is_kept_where_data_that_is_always_ready_gains_nothing() -> None
     assert applied_alternatives.settings(result, others(), ["python", "train.py"]) is None
     text = io.StringIO()
     applied_report.write(
-        plain_console(text, 200), result, others=others(), words=["train.py"], output=None
+        plain_console(text, 200),
+        result,
+        others=others(),
+        words=["train.py"],
+        again=AGAIN,
+        output=None,
     )
     assert "alternatives cannot gain more than data that is always ready" in text.getvalue()
 
@@ -114,14 +122,19 @@ def test_blocks_that_differ_too_much_say_how_far_and_how_to_try_again() -> None:
     result = Ceilings(Fed().watched, rounds, 10.0, 60.0)
     text = io.StringIO()
     applied_report.write(
-        plain_console(text, 200), result, others=others(), words=["python", "a b.py"], output=None
+        plain_console(text, 200),
+        result,
+        others=others(),
+        words=["python"],
+        again=AGAIN,
+        output=None,
     )
     # THEN it says what was measured, how far the blocks were apart, and the command to try again
     shown = text.getvalue()
     assert "No file is written: the blocks differ too much to tell" in shown
     assert "50 to 120 samples/s with the loader as it is" in shown
     assert "30 to 200 samples/s with alternatives that change no value." in shown
-    assert "  lotus advise --budget 5m -- python 'a b.py'\n" in shown
+    assert f"  {AGAIN}\n" in shown
     assert "in training whether the loop was faster" in " ".join(shown.split())
 
 
@@ -129,10 +142,15 @@ def test_blocks_for_which_the_time_was_too_short_say_how_to_try_again() -> None:
     result = dataclasses.replace(measured(), refused={EXACT: ceiling_blocks.SHORT})
     text = io.StringIO()
     applied_report.write(
-        plain_console(text, 200), result, others=others(), words=["train.py"], output=None
+        plain_console(text, 200),
+        result,
+        others=others(),
+        words=["train.py"],
+        again=AGAIN,
+        output=None,
     )
     assert "the loop was not measured with alternatives.\n" in text.getvalue()
-    assert text.getvalue().endswith("  lotus advise --budget 5m -- train.py\n")
+    assert text.getvalue().endswith(f"  {AGAIN}\n")
 
 
 def test_a_loop_that_was_not_measured_says_so_last() -> None:
