@@ -35,6 +35,7 @@ _SHARED_STEP, _SHARED_STEP_AT_WORST = 2.0, 4.5
 # What the making of batches takes in the main process, as a part of what it took in workers, and
 # steps of what they took beside them, without delay.
 _LESS_MAKING, _MORE_MAKING, _QUICKER_STEPS = 0.75, 1.5, 0.9
+_SAVED = 0.95  # of the start-ups and shut-downs that kept workers do without, at least
 
 
 @dataclass(frozen=True)
@@ -88,16 +89,28 @@ class GainPrediction:
         return self._changed(self._workers, prefetch, False)
 
     def with_kept_workers(self) -> Prediction:
-        """Predict the gain of saving the start-ups and shut-downs of all epochs but one."""
-        epochs = self._scope.epochs
-        times = float_column(epochs, "startup_ns"), float_column(epochs, "shutdown_ns")
-        spent = sum((np.nan_to_num(each) for each in times), np.zeros(len(epochs)))
+        """Predict the gain of saving the start-ups and shut-downs of all epochs but one.
+
+        By sums. At least, all but one epoch save the least of these, less the longest time in which
+        a first batch is made and sent, also by kept workers. At best, the last shut-down is after
+        the loop.
+        """
+        epochs, batches = self._scope.epochs, self._scope.batches
+        startups, shutdowns = (
+            np.nan_to_num(float_column(epochs, name)) for name in ("startup_ns", "shutdown_ns")
+        )
+        spent, others = total(startups + shutdowns), len(epochs) - 1
         loop = self._loop_ns + self._last_steps_ns()
-        if len(self._scope.ranks) > 1 or len(epochs) < 2 or not loop > total(spent):
+        if len(self._scope.ranks) > 1 or others < 1 or not loop > spent:
             return UNKNOWN
-        saved = total(spent) * (1.0 - 1.0 / len(epochs))
-        # A kept worker's epoch still begins with a first batch; a start may slow the next batches.
-        return Prediction(loop / (loop - saved), 1.0, loop / (loop - total(spent)))
+        came = float_column(batches, "arrival_ns") - float_column(batches, "fetch_start_ns")
+        making = float(np.max(np.nan_to_num(came[flag(batches, "first")]), initial=0.0))
+        least = others * (max(float(startups.min()) - making, 0.0) + float(shutdowns.min()))
+        least *= _SAVED  # to begin an epoch of kept workers takes some of it
+        saved = spent * others / len(epochs)
+        return Prediction(
+            loop / (loop - saved), loop / (loop - least), loop / (loop - spent), by_sums=True
+        )
 
     def without_start_ups(self) -> Prediction:
         """Predict the gain of no workers, where starting them takes far longer than all batches.

@@ -126,7 +126,7 @@ def set_prefetch(circumstances: Circumstances, prefetch: int) -> Remedy:
 
 def keep_workers(circumstances: Circumstances) -> Remedy:
     """Return the remedy of keeping workers from one epoch to the next."""
-    expected = circumstances.predict.with_kept_workers() if circumstances.predict else UNKNOWN
+    expected = circumstances.replayed.with_kept_workers() if circumstances.replayed else UNKNOWN
     return Remedy({PERSISTENT: True}, expected=expected, changes={"persistent_workers": "on"})
 
 
