@@ -7,12 +7,13 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 
 from lotus.analysis.common.columns import float_column, int_column, total
+from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.core_use import MUCH_KEPT
 from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import LOST_STEPS, WAITS, Charge
-from lotus.analysis.verdict.causes.cores.crowded_workers import WORKER_THREADS
 from lotus.analysis.verdict.causes.cores.few_cores import AFFINITY
 from lotus.analysis.verdict.causes.cores.step_delay import STEP_DELAY
 from lotus.analysis.verdict.causes.cores.step_threads import STEP_THREADS
@@ -23,7 +24,7 @@ from lotus.common.numbers.array_types import Floats
 # Of the loop: with fewer waits the steps set the pace, and their loss is a cause of its own.
 _LEAST_WAITS = 0.05
 # Causes that have to do with the cores or the interpreter in another way.
-_OTHER_REASONS = (INTERPRETER.kind, STEP_HELD.kind, AFFINITY.kind, WORKER_THREADS.kind)
+_OTHER_REASONS = (INTERPRETER.kind, STEP_HELD.kind, AFFINITY.kind)
 
 
 def with_lost_steps(charges: list[Charge], ledger: Ledger) -> list[Charge]:
@@ -62,9 +63,27 @@ def _part_of_workers(charges: list[Charge], ledger: Ledger) -> float:
         return 0.0
     batches, waits = scope.batches, scope.waits
     of_workers = total(float_column(batches, "process_cpu_ns")[int_column(batches, "worker") >= 0])
-    of_step = float_column(waits, "step_process_cpu_ns") - float_column(waits, "step_cpu_ns")
-    helpers = max(total(of_step), 0.0)
+    helpers = _of_helpers(waits, "step") + _of_helpers_in_next(scope)
     return of_workers / (of_workers + helpers) if of_workers > helpers else 0.0
+
+
+def _of_helpers(waits: pd.DataFrame, part: str) -> float:
+    """Return the CPU time of the main process's other threads in each step or `next`, ns."""
+    both = (float_column(waits, f"{part}_{name}cpu_ns") for name in ("process_", ""))
+    of_process, of_thread = both
+    return max(total(of_process - of_thread), 0.0)
+
+
+def _of_helpers_in_next(scope: Scope) -> float:
+    """Return the same of torch's threads, which wait busily for the next step, ns.
+
+    0.0 where other threads may have used it.
+    """
+    of_torch = max(int_column(scope.epochs, "torch_threads"), default=-1)
+    of_program = max(int_column(scope.epochs, "threads"), default=-1)
+    if of_torch < 2 or of_program or scope.settings.get("pin_memory"):
+        return 0.0
+    return _of_helpers(scope.waits, "wait")
 
 
 def _weight(charge: Charge) -> float:

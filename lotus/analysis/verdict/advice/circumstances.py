@@ -75,6 +75,7 @@ class Circumstances:
     machine_cores: float = math.nan  # NaN: not known
     few_cores: float = math.nan  # that the program may use, all ranks; NaN: all, or not known
     torch_threads: int = -1  # in which torch computes in the main process; -1: not known
+    worker_torch_threads: int = -1  # the same of the workers, at most: 1 unless something sets more
     timeout: bool = False  # the loader gives a worker up after some time
     threads_set_at: str = ""  # `file:line` at which the program sets them; "": not known
     library_threads_set: str = ""  # what gives other libraries several, with its place
@@ -103,7 +104,8 @@ class Circumstances:
     @property
     def threads_are_set(self) -> bool:
         """True if the program sets torch's threads: it was seen to, or they exceed the cores."""
-        seen = self.threads_set_at and self.torch_threads != 1
+        in_workers = self.worker_torch_threads > 1 and self.torch_threads == self.machine_cores
+        seen = self.threads_set_at and self.torch_threads != 1 and not in_workers
         return bool(seen) or self.torch_threads > self.machine_cores
 
     @property
@@ -171,6 +173,7 @@ def circumstances_of(scope: Scope, use: CoreUse, shares: DataShares | None = Non
         machine_cores=scope.machine_cores,
         few_cores=allowed_cores(scope) if cores_are_few(scope) else math.nan,
         torch_threads=int(max(int_column(scope.epochs, "torch_threads"), default=-1)),
+        worker_torch_threads=int(max(int_column(scope.workers, "torch_threads"), default=-1)),
         timeout=float(settings.get("timeout") or 0.0) > 0,
         threads_set_at=str(settings.get("threads_set_at") or ""),
         dataset=str(settings.get("dataset") or ""),

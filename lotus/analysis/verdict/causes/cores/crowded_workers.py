@@ -10,7 +10,7 @@ from lotus.analysis.observations.looks import LOCK, looks_of_makers
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import set_threads
-from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
+from lotus.analysis.verdict.causes.cause_row import OF_LOST_STEPS, CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.cores.crowding import (
     CROWD_FACTS,
     FEWER_IN_CODE,
@@ -138,6 +138,7 @@ WORKER_THREADS = CauseRow(
     charges=_of_workers,
     facts=CROWD_FACTS
     | LIMIT_FACTS
+    | OF_LOST_STEPS
     | {
         "threads": "Threads of a worker's process after its first batch, at most.",
         "torch_threads": "Threads in which torch computes in a worker, at most.",
