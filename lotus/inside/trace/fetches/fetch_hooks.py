@@ -231,7 +231,8 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandI
     timed = TimedFetcher(fetcher, hook(fetch), own, iterator)
     if recorder.worker >= 0:
         iterable = hasattr(fetcher, "dataset_iter")
-        if iterable and fetcher.auto_collation and recorder.worker_epoch == 0:
+        again = recorder.worker_epoch > 0 or sample_digests.has_earlier_epochs
+        if iterable and fetcher.auto_collation and not again:
             sample_digests.watch(timed, fetcher, recorder)
         first_batches.watch(timed, dataset, recorder)
     return timed

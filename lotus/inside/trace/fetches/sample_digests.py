@@ -3,7 +3,8 @@
 If each worker of an iterable data set reads all of the data, in any order, the smallest checksums
 of their samples are equal. Samples that are changed at random differ, but not their labels: those
 of several samples in a row are a series. Only a worker's first pass over its data is observed, and
-not to the end if that takes too long.
+not to the end if that takes too long; of workers that are forked anew for each epoch, only that of
+the first epoch.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
     from ..recorder import Recorder
 
 KEPT = 64
-_MOST_NS, _MOST_SHARE = 250_000_000, 0.02  # of a worker's time; a sample takes some 10 us
+_MOST_NS, _MOST_SHARE = 100_000_000, 0.02  # of a worker's time; a sample takes some 10 us
 _MOST_ITEMS, _DEPTH = 16, 2
 _ELEMENTS = 64  # of an array, spread over it
 _IN_SERIES = 12  # samples
+# Whether the loader had epochs before that which begins; workers that are forked for it inherit it.
+has_earlier_epochs = False
 _LABEL_BYTES = 16  # numbers and short texts have fewer
 
 

@@ -154,6 +154,11 @@ class Loaders:
         self.recorder.event({"event": "loader", "loader": number, **described})
         return entry
 
+    def has_epochs(self, loader: Any) -> bool:
+        """Return True if a loader was iterated before, in this process."""
+        entry = self.known.get(id(loader)) if self.pid == self.recorder.pid else None
+        return entry is not None and entry.reference() is loader and entry.last is not None
+
     def started(
         self,
         iterator: Any,

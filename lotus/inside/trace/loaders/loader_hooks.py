@@ -17,6 +17,7 @@ from ...common.guard import (
     hide_where_ignored,
     hook,
 )
+from ..fetches import sample_digests
 from ..fetches.fetch_hooks import instrument
 from ..log import state_page
 from ..log.log_format import FAILED
@@ -43,6 +44,7 @@ def get_iterator(
 
     def _get_iterator(self: Any, *args: Any, **kwargs: Any) -> Any:
         before()
+        sample_digests.has_earlier_epochs = bool(edge(recorder, loaders.has_epochs, self))
         delay = edge(recorder, run_delay_ns)
         start = clock()
         try:
