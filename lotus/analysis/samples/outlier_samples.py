@@ -68,7 +68,7 @@ class _Judge:
     def far(self, samples: pd.DataFrame) -> Bools:
         """Return which samples took so long that they may be slow."""
         duration, typical = sample_durations(samples), self.usual.typical(samples)
-        return (duration > SLOW_TIMES * typical) & (duration - typical > SLOW_LEAST_NS)
+        return _is_far(duration - typical, typical)
 
     def slow(self, samples: pd.DataFrame) -> pd.DataFrame:
         """Return a row per sample: the columns _JUDGED."""
@@ -81,20 +81,26 @@ class _Judge:
             whole = self.whole[place]
             # The batch's time without a core may have hit this sample alone. Batches that were slow
             # as a whole took longer than that, all their samples together.
-            slow &= whole | self._by_itself(duration - typical, place)
+            slow &= whole | self._by_itself(duration - typical, typical, place)
             together = slow & whole
         values = (row, duration, typical, usable, slow, together)
         return pd.DataFrame(dict(zip(_JUDGED, values, strict=True)))
 
-    def _by_itself(self, excess: Floats, place: Ints) -> Bools:
+    def _by_itself(self, excess: Floats, typical: Floats, place: Ints) -> Bools:
         """Return which samples took so much longer by themselves, and not for lack of a core.
 
-        They took longer than their batch was without one; or beside that, their batch took longer
-        by about as much, as if the sample slept.
+        They are slow even if their batch was without one in them only; or beside that, their batch
+        took longer by about as much, as if the sample slept.
         """
         beyond = self.beyond[place]
         alike = (beyond >= _ABOUT * excess) & (excess >= _ABOUT * beyond)
-        return np.asarray((excess > self.delay[place]) | alike, np.bool_)
+        return np.asarray(_is_far(excess - self.delay[place], typical) | alike, np.bool_)
+
+
+def _is_far(excess: Floats, typical: Floats) -> Bools:
+    """Return which samples may be slow that took so much longer than is typical."""
+    far = (excess > (SLOW_TIMES - 1.0) * typical) & (excess > SLOW_LEAST_NS)
+    return np.asarray(far, np.bool_)
 
 
 def outlier_samples(scope: Scope, first: Bools, whole: Bools) -> Outliers:

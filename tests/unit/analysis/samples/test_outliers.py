@@ -112,6 +112,23 @@ def test_a_sample_that_sleeps_is_slow_also_where_its_batch_had_no_core_for_longe
     assert set(found.samples["sample"][found.alone]) == (slow if told else set())
 
 
+@pytest.mark.parametrize(("own", "told"), [(0.0, False), (0.2, False), (8.0, True)])
+def test_a_sample_that_lost_its_core_is_slow_only_if_it_is_so_beside_that(
+    own: float, told: bool
+) -> None:
+    """`own`: milliseconds that it takes beyond a usual one, beside 40 without a core."""
+    slow = set(range(30, 480, 60))
+    run = Plan(
+        batches=120, operations={"Read": lambda sample, _: 1.0 + (40.0 + own) * (sample in slow)}
+    ).run()
+    batches = run.batches
+    hit = batches["batch"].isin({sample // 4 for sample in slow})
+    batches["run_delay_ns"] = 40_000_000 * hit.astype(np.int64)
+    none = np.zeros(len(batches), np.bool_)
+    found = outlier_samples(scopes(run)[0], none, none)
+    assert set(found.samples["sample"]) == (slow if told else set())
+
+
 @pytest.mark.parametrize(
     ("sampler", "words"),
     [("SequentialSampler", "because of their order"), ("RandomSampler", "slow worker")],
