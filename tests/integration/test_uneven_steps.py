@@ -36,7 +36,7 @@ def are_sampled(run):
 def test_each_tenth_step_is_long(traced, what):
     _, causes = traced(what)
     long, step = causes["long-steps"], causes["consumer"]
-    assert long.title.startswith("1 of 10 training steps, which takes ")
+    assert long.title.startswith("long training steps (1 of 10, ")
     assert long.ns > step.ns  # 30 units of work a tenth step, 10 in ten usual ones
     assert long.evidence["long_step_ns"] > 4 * long.evidence["usual_step_ns"]
 

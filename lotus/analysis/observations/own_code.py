@@ -3,10 +3,12 @@
 They are those in which the program's own code spends its time, by stack samples.
 """
 
+import math
 import os
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import pandas as pd
 
@@ -15,6 +17,7 @@ from lotus.format.stack_frames import LIBRARY
 
 _MOST = 0.5  # of the samples: if no callee has more, the caller is named
 _ALL = 0.95
+_NEARLY_ALL = 0.9  # of a function's samples at one line: the others need no mention
 _LEAST_SAMPLES = 10
 _LEAST_ALIKE = 5  # samples that all are in one function
 _LEAST_LINE, _MOST_LINES = 0.1, 3  # of the samples; lines that are named
@@ -29,21 +32,32 @@ _MAY_WAIT = re.compile(
 
 @dataclass(frozen=True)
 class HotFunction:
-    """`share` of the samples of its part, 0 to 1, were in this function or in what it called."""
+    """`share` of the samples of its part, 0 to 1, were in this function or in what it called.
+
+    `line_share`: of the samples, were at `line` or in what it called; NaN: `share`.
+    """
 
     function: str
     file: str
     line: int  # the one with most samples
     share: float
     text: str = ""  # of the line; "": not known, or most of the function's samples are at others
+    line_share: float = math.nan
 
     def __str__(self) -> str:
         return f"{self.function} ({os.path.basename(self.file)}:{self.line})"
 
     @property
     def quoted(self) -> str:
-        """The function and its line, with the text of the line if that is known."""
-        return f"{str(self)[:-1]}: `{self.text}`)" if self.text else str(self)
+        """The function and its line, with the text of the line if that is known.
+
+        Where other lines have samples as well, also with the line's share.
+        """
+        if not self.text:
+            return str(self)
+        part = f"{self.line_share:.0%} at " if self.line_share < _NEARLY_ALL * self.share else ""
+        place = f"{os.path.basename(self.file)}:{self.line}"
+        return f"{self.function} ({part}{place}: `{self.text}`)"
 
 
 def of_program(chain: list[HotFunction]) -> HotFunction:
@@ -69,21 +83,39 @@ def hot_functions(own_code: pd.DataFrame, part: str) -> list[HotFunction]:
     if everything < _LEAST_ALIKE:
         return []
     most = _MOST if everything >= _LEAST_SAMPLES else 1.0
-    chain: list[HotFunction] = []
-    level = 0
+    levels: list[pd.DataFrame] = []
     while True:
-        here = rows[int_column(rows, "depth") == level]
+        here = rows[int_column(rows, "depth") == len(levels)]
         counts = here.groupby(["function", "file"])["samples"].sum()
         if not len(counts) or counts.max() < most * everything:
-            return chain
+            break
         function, file = counts.idxmax()
-        mine = here[(here["function"] == function) & (here["file"] == file)]
-        lines = mine.groupby("line")["samples"].sum()
-        line, share = int(lines.idxmax()), float(counts.max()) / everything
-        at_line = int_column(mine, "line") == line
-        text = str(_texts(mine)[at_line].max()) if lines.max() >= _MOST * counts.max() else ""
-        chain.append(HotFunction(str(function), str(file), line, share, text))
-        rows, level = rows[rows["stack"].isin(mine["stack"])], level + 1
+        levels.append(here[(here["function"] == function) & (here["file"] == file)])
+        rows = rows[rows["stack"].isin(levels[-1]["stack"])]
+    # A function that calls the next one of the chain is named with the line that does so.
+    chain = [
+        _hot(level, level["stack"].isin(inner["stack"]), everything)
+        for level, inner in pairwise(levels)
+    ]
+    return [*chain, *(_hot(level, None, everything) for level in levels[-1:])]
+
+
+def _hot(mine: pd.DataFrame, calling: pd.Series | None, everything: int) -> HotFunction:
+    """Return the function of these rows (n,); its line is of those that are `calling`, or of all.
+
+    `everything`: the number of all samples.
+    """
+    function, file = mine["function"].iloc[0], mine["file"].iloc[0]
+    count = float(mine["samples"].sum())
+    if calling is not None:
+        mine = mine[calling]
+    lines = mine.groupby("line")["samples"].sum()
+    line, at_line = int(str(lines.idxmax())), float(lines.max())
+    here = int_column(mine, "line") == line
+    text = str(_texts(mine)[here].max()) if at_line >= _MOST * lines.sum() else ""
+    return HotFunction(
+        str(function), str(file), line, count / everything, text, at_line / everything
+    )
 
 
 def hot_lines(own_code: pd.DataFrame, part: str) -> list[HotFunction]:

@@ -50,7 +50,7 @@ from lotus.analysis.verdict.parts_of_loop import (
 from lotus.analysis.verdict.ranking import DEFECTS, ranked
 from lotus.analysis.verdict.ruled_out import LITTLE, ruled_out
 from lotus.analysis.verdict.summary_words import interval_words, summary, summary_of_hidden
-from lotus.common.text.formatting import duration, plural
+from lotus.common.text.formatting import duration, plural, share
 
 STANDSTILL = "standstill"  # kind of a program in which nothing moved
 # Below this, the interval of the loop's own waits must lie above `MODERATE`, and so must these
@@ -115,8 +115,10 @@ class Cause:
         text = BY_KIND[self.kind].reason(Evidence(self.evidence))
         lost = self.evidence.get(LOST_STEPS, 0.0)
         if lost > LITTLE * self.ns:
+            part = share(self.share * ratio(lost, self.ns))
             lost_words = (
-                f"It includes {duration(lost)} that the steps lost, as it used their cores."
+                f"It includes {duration(lost)} ({part} of the loop) that the steps lost, as it "
+                "used their cores."
             )
             text = f"{text} {lost_words}".strip()
         return f"{text} {blocked_at(self.place)}".strip()

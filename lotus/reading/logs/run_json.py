@@ -37,9 +37,10 @@ def read(path: Path) -> dict[str, Any]:
         if {"events", "processes.jsonl"} & set(names):
             raise LotusError(f"{path} is half written: it has no run.json; {again}")
         inside = [name for name in sorted(names) if (path / name / "run.json").is_file()]
+        newest = max(inside, key=lambda name: (path / name).stat().st_mtime_ns, default="")
         if inside:
             again = f"it holds {plural(len(inside), 'run')}; type: lotus report "
-            again += shlex.quote(str(path / inside[0]))
+            again += shlex.quote(str(path / newest))
             if len(inside) > 1 and all(_is_of_job(path / name) for name in inside[:_MOST_OPENED]):
                 again += "; lotus merge makes one run of those of a job's hosts"
         raise LotusError(f"{path} is not a run directory: it has no run.json; {again}")

@@ -219,9 +219,10 @@ def test_a_run_that_another_host_records_is_spared(
     assert not list(run.path.glob("events/*.ltr"))
 
 
-def test_a_folder_of_runs_says_which_are_in_it(tmp_path: Path) -> None:
-    for name in ("alpha", "beta"):
+def test_a_folder_of_runs_names_the_newest(tmp_path: Path) -> None:
+    for name, seconds in (("alpha", 2), ("beta", 1)):
         RunBuilder(tmp_path / name).end()
+        os.utime(tmp_path / name, (seconds, seconds))
     with pytest.raises(LotusError, match=r"holds 2 runs; type: lotus report .*alpha$"):
         load(tmp_path)
     for rank, name in enumerate(("alpha", "beta")):

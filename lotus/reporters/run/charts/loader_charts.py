@@ -111,8 +111,8 @@ def causes(loader: LoaderSummary) -> Chart:
         coverage.causes_title(loader.verdict),
         {"data": [data], "layout": layout},
         Table(table.headings, report_columns.cause_rows(table, largest)),
-        "Green is the training step, orange what it waits for, grey start-up, shut-down "
-        "and lotus's own work."
+        "Green is the training step, orange what it waits for, or loses as its cores are used for "
+        "it, grey start-up, shut-down and lotus's own work."
         + (f" Smaller causes that are left out here: {omitted}." if omitted > 0 else ""),
     )
 

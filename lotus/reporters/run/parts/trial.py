@@ -131,7 +131,9 @@ def _verbs(summary: Summary, loader: LoaderSummary, cause: Cause) -> tuple[str, 
 
 def _compare(summary: Summary) -> tuple[str, str]:
     """Return where to record, and the command that compares this run with that one."""
-    if os.path.basename(os.path.dirname(os.path.abspath(summary.path))) == RUNS:
+    in_runs = os.path.basename(os.path.dirname(os.path.abspath(summary.path))) == RUNS
+    ended = summary.manifest.get("state") == "ended" and not summary.manifest.get("exit_code")
+    if in_runs and ended:  # a bare `lotus compare` leaves out others
         return "", "lotus compare"
     new = next((name for name in _NEW if not os.path.exists(name)), _NEW[0])
     return f" -o {new}", f"lotus compare {plain(shlex.quote(summary.path))} {new}"

@@ -64,7 +64,7 @@ def test_a_loop_within_them_is_known_and_one_beside_them_is_not() -> None:
 def test_the_verdict_names_them_beside_the_step() -> None:
     causes = {cause.kind: cause for cause in summarise(uneven()).loaders[0].verdict.causes}
     long, step = causes["long-steps"], causes["consumer"]
-    assert long.title == "1 of 10 training steps, which takes 100 ms"
+    assert long.title == "long training steps (1 of 10, 100 ms each)"
     assert long.reason == "4 steps of 40 took 100 ms on average, a usual one 10.0 ms."
     assert (long.ns, step.ns) == (pytest.approx(360 * MS), pytest.approx(400 * MS, rel=0.02))
 

@@ -93,7 +93,28 @@ def test_a_line_is_quoted_if_it_has_most_of_its_function(
     rows["text"] = [f"line {line}" for line in rows["line"]]
     *_, last = hot_functions(rows, "fetch")
     assert str(last) == "parse (data.py:9)"
-    assert last.quoted == ("parse (data.py:9: `line 9`)" if quoted else str(last))
+    assert last.quoted == ("parse (57% at data.py:9: `line 9`)" if quoted else str(last))
+
+
+def test_a_line_that_has_nearly_all_of_its_function_is_quoted_alone(tmp_path: Path) -> None:
+    got = f"{BELOW};{HOOK};__getitem__ (data.py:4);parse (data.py"
+    rows = table(tmp_path, [f"{got}:{line}) {count}" for line, count in ((7, 1), (9, 19))])
+    rows["text"] = [f"line {line}" for line in rows["line"]]
+    *_, last = hot_functions(rows, "fetch")
+    assert last.quoted == "parse (data.py:9: `line 9`)"
+
+
+def test_a_caller_is_named_with_the_line_that_calls_the_next_function(tmp_path: Path) -> None:
+    got = f"{BELOW};{HOOK};__getitem__ (data.py"
+    rows = table(
+        tmp_path,
+        [f"{got}:4) 9", f"{got}:5);parse (data.py:20) 6", f"{got}:6);parse (data.py:20) 5"],
+    )
+    rows["text"] = [f"line {line}" for line in rows["line"]]
+    assert [hot.quoted for hot in hot_functions(rows, "fetch")] == [
+        "__getitem__ (30% at data.py:5: `line 5`)",
+        "parse (data.py:20: `line 20`)",
+    ]
 
 
 def test_few_samples_tell_nothing(tmp_path: Path) -> None:

@@ -54,6 +54,10 @@ def test_a_change_of_code_is_measured_by_another_trace() -> None:
     slow_sampler = {"operations": {"Read": 0.1}, "step": 0.1, "sampler": 30.0}
     text = "lotus trace -- python train.py, then: lotus compare"
     assert command(**slow_sampler) == text
+    failed = summary(**slow_sampler)
+    failed.manifest["exit_code"] = 1  # `lotus compare` would choose another run
+    text = "lotus trace -o NEW -- python train.py, then: lotus compare lotus-runs/train-1 NEW"
+    assert trial.trial_command(failed) == text
     elsewhere = summary(**slow_sampler)
     elsewhere.__dict__["path"] = "/runs/my train"
     text = "lotus trace -o NEW -- python train.py, then: lotus compare '/runs/my train' NEW"

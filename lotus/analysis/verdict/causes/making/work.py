@@ -258,7 +258,8 @@ def _against_computing(charge: Charge, circumstances: Circumstances) -> Advice:
     advised, place = worker_advice(circumstances), _own_place(charge, circumstances)
     workers, kept = so_many_workers(advised, circumstances), against_new_memory(charge)
     kept = kept.after(against_collections(Evidence(charge.evidence), MAKING, circumstances))
-    it = operation_name(charge.name) if charge.kind == OPERATION.kind else place or "it"
+    it = place or (DATASET.title if charge.kind == DATASET.kind else "it")
+    it = operation_name(charge.name) if charge.kind == OPERATION.kind else it
     if not advised.advised or _dwarfs_the_cores(charge, circumstances):
         ahead = _ahead(charge, circumstances)
         first = workers.after(f"{kept.text}Make {NAMED} cheaper{ahead} ")

@@ -64,7 +64,7 @@ def _one_of(evidence: Evidence) -> str:
 def _title(charge: Charge, circumstances: Circumstances) -> str:
     evidence, lines = Evidence(charge.evidence), circumstances.hot_in_long_steps
     took = duration(evidence["long_step_ns"])
-    text = f"{_one_of(evidence)} training steps, which takes {took}"
+    text = f"{LONG_STEPS.title} ({_one_of(evidence)}, {took} each)"
     if evidence.has("collected_long_share"):
         return f"{text}, in which Python's garbage collector looks at all objects"
     if circumstances.inner_loop:
