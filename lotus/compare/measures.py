@@ -193,9 +193,9 @@ def _of_loop() -> Iterator[_Row]:
     yield throughput, lambda s: ratios(s("samples"), s("longest_ns")) * 1e9, ""
     steady = Quantity("steady", LOOP, "a sample in steady state")
     yield _ratio(steady, "steady_ns", "steady_samples")
-    # Unlike the waits of a report: what of the loop is no step.
+    # Unlike the waits of a report: what of the loop is no step. A slower step makes it smaller.
     words = "waiting, start-up, shut-down"
-    waiting = Quantity("wait_share", LOOP, words, "share", per="", absolute=True)
+    waiting = Quantity("wait_share", LOOP, words, "share", 0, per="", absolute=True)
     yield (
         waiting,
         lambda s: ratios(s("iter_ns") + s("wait_ns") + s("tail_ns"), s("loop_ns")),
