@@ -172,7 +172,7 @@ class _Blocks:
         block = self._timer.time(kind, lambda: self._left_s)
         note = (
             "the epoch was over meanwhile: its samples were read once more, as in a second epoch, "
-            "with what of them the page cache holds"
+            "and may come from the page cache"
         )
         if self._timer.over and note not in self._notes:
             self._notes.append(note)

@@ -33,12 +33,13 @@ LEAST_ROUNDS = 2  # for an interval
 _NOTHING = 0.02  # a gain up to this is none
 _LITTLE = 0.1  # a possible gain below this needs no interval
 _UNEVEN = 0.25  # half an interval's width, from which it says little
+WIDE = 5.0  # times the lower end of an interval, which then says next to nothing
 MOST = 100.0  # times as fast: from there on, a loop has no step to speak of
 
 # Name of a stall: what it is.
 STALLS = {
-    "storage": "the wait that the same samples again do not need: their files, and the caches of "
-    "the data set",
+    "storage": "the part of the wait that is gone when the same samples are read again: their "
+    "files, and the caches of the data set",
     "making": "the rest of the wait: samples are read from memory, prepared and collated; they are "
     "sent, too, where delivery has no share of its own",
     "delivery": "the wait that is gone where workers make batches and do not send them: pickling, "
@@ -183,6 +184,11 @@ class Ceilings:
                 f"than {MOST:.0f} times as fast"
             )
         least = max(shown.low, 1.0)  # data that is always ready slows nothing down
+        if shown.high > WIDE * least:
+            return (
+                f"With data always ready this loop would be {least:.3g} to {shown.high:.3g} times "
+                "as fast: the blocks differ too much to say more"
+            )
         between = factor_between(max(shown.mean, 1.0), least, shown.high)
         text = f"W{always[1:]} {between} times as fast"
         return text if shown.is_significant else f"{text}, which is not significant"
@@ -191,7 +197,7 @@ class Ceilings:
         """Return what has to be known besides."""
         apart = self.differ(FREE)
         uneven = (
-            f"the blocks differ much, as where other programs use the cores: {apart}; the "
+            f"the blocks differ a lot, as they do while other programs use the cores: {apart}; the "
             "intervals are wide; measure again on a quieter machine, or with a larger --budget"
         )
         return [*self.notes, *([uneven] if apart else []), *self.watched.notes]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from lotus.advise.ceilings.ceilings import MOST
+from lotus.advise.ceilings.ceilings import MOST, WIDE
 from lotus.common.storage import files
 from lotus.common.text import decoder_name
 from lotus.common.text.formatting import duration, factor_between, plain, plural, share, size
@@ -110,7 +110,7 @@ def _write_faster(
         text = f"where cores bind, they make {predicted:.2f}{between} times as many samples"
         if ceiling is not None and not ceiling.is_significant:
             text += "; that data is waited for was not shown, so the loop may gain nothing"
-        elif ceiling is not None and ceiling.mean <= MOST:
+        elif ceiling is not None and ceiling.mean <= MOST and ceiling.high <= WIDE * ceiling.low:
             most = factor_between(ceiling.mean, ceiling.low, ceiling.high)
             text += f"; the loop gains at most its ceiling, {most} times"
         print_paragraph(console, "predicted", text)
