@@ -7,11 +7,10 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
 from lotus.analysis.common.columns import float_column, int_column, total
-from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.core_use import MUCH_KEPT
+from lotus.analysis.machine.idle_helpers import helpers_ns, idle_helpers_ns
 from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import LOST_STEPS, WAITS, Charge
 from lotus.analysis.verdict.causes.cores.few_cores import AFFINITY
@@ -63,27 +62,8 @@ def _part_of_workers(charges: list[Charge], ledger: Ledger) -> float:
         return 0.0
     batches, waits = scope.batches, scope.waits
     of_workers = total(float_column(batches, "process_cpu_ns")[int_column(batches, "worker") >= 0])
-    helpers = _of_helpers(waits, "step") + _of_helpers_in_next(scope)
+    helpers = helpers_ns(waits, "step") + idle_helpers_ns(scope)
     return of_workers / (of_workers + helpers) if of_workers > helpers else 0.0
-
-
-def _of_helpers(waits: pd.DataFrame, part: str) -> float:
-    """Return the CPU time of the main process's other threads in each step or `next`, ns."""
-    both = (float_column(waits, f"{part}_{name}cpu_ns") for name in ("process_", ""))
-    of_process, of_thread = both
-    return max(total(of_process - of_thread), 0.0)
-
-
-def _of_helpers_in_next(scope: Scope) -> float:
-    """Return the same of torch's threads, which wait busily for the next step, ns.
-
-    0.0 where other threads may have used it.
-    """
-    of_torch = max(int_column(scope.epochs, "torch_threads"), default=-1)
-    of_program = max(int_column(scope.epochs, "threads"), default=-1)
-    if of_torch < 2 or of_program or scope.settings.get("pin_memory"):
-        return 0.0
-    return _of_helpers(scope.waits, "wait")
 
 
 def _weight(charge: Charge) -> float:

@@ -1,6 +1,7 @@
 """What a changed setting would gain, held against the same simulated loop with that setting."""
 
 import math
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
@@ -342,3 +343,61 @@ def test_more_workers_and_prefetch_than_there_are_batches_change_nothing() -> No
     # AND where there are more workers than times at which they begin
     begin = np.zeros((7, 4))
     assert replay(made, step, np.full(4, 9), np.full(4, 2), begin=begin).taken.shape == (7, 4)
+
+
+def busy_threads(spinning: float, helping: float, making: float) -> SimpleNamespace:
+    """A loop of about 1 s; seconds of CPU time of torch's other threads in `next` and in steps.
+
+    `making`: of the workers. The main process's own thread has 0.1 and 0.4.
+    """
+    run = loop(workers=2, batches=50, operations={"Read": 2.0}, step=20.0)
+    waits, batches, each = run.waits, run.batches, 1e9 / 50
+    waits["wait_cpu_ns"], waits["step_cpu_ns"] = 0.1 * each, 0.4 * each
+    waits["wait_process_cpu_ns"] = (0.1 + spinning) * each
+    waits["step_process_cpu_ns"] = (0.4 + helping) * each
+    batches["process_cpu_ns"] = making * each
+    run.epochs["torch_threads"], run.epochs["threads"] = 2, 0
+    return run
+
+
+def with_one_thread(run: SimpleNamespace) -> Prediction:
+    return GainPrediction(scopes(run)[0], 2.0).with_one_thread()
+
+
+def test_one_thread_saves_what_the_others_use_where_they_have_nothing_to_do() -> None:
+    run = busy_threads(spinning=0.5, helping=0.3, making=0.7)
+    expected = with_one_thread(run)
+    whole = took(run) / 1e9
+    # 1.5 s of work are left for two cores: 0.75 s, or 0.6 s without what helps in the steps; the
+    # one thread has 0.8 s if it does that as well, or 0.5 s.
+    assert expected.low == pytest.approx(whole / 0.8, rel=0.02)
+    assert expected.high == pytest.approx(whole / 0.6, rel=0.02)
+    assert expected.low < expected.gain < expected.high
+    assert expected.by_sums
+
+
+def has_free_cores(run: SimpleNamespace) -> None:
+    run.batches["process_cpu_ns"] = 0.0
+
+
+def pins_memory(run: SimpleNamespace) -> None:
+    run.loaders["pin_memory"] = True
+
+
+def has_threads_of_its_own(run: SimpleNamespace) -> None:
+    run.epochs["threads"] = 1
+
+
+def computes_in_one_thread(run: SimpleNamespace) -> None:
+    run.epochs["torch_threads"] = 1
+
+
+@pytest.mark.parametrize(
+    "change", [has_free_cores, pins_memory, has_threads_of_its_own, computes_in_one_thread]
+)
+def test_the_gain_of_one_thread_is_not_known_of_a_program_that(
+    change: Callable[[SimpleNamespace], None],
+) -> None:
+    run = busy_threads(spinning=0.3, helping=0.3, making=0.7)
+    change(run)
+    assert not with_one_thread(run).is_possible

@@ -88,3 +88,31 @@ def test_where_batches_are_not_waited_for_the_step_s_loss_is_its_own() -> None:
     assert judgement.kind == "consumer-bound"
     assert "step-threads" in {cause.kind for cause in judgement.causes[:2]}
     assert not any("lost_steps_ns" in each.evidence for each in judgement.causes)
+
+
+def test_threads_that_wait_busily_in_next_have_a_part_of_what_steps_lose() -> None:
+    shares = []
+    for spinning in (0.0, 0.4):
+        run = full(helpers=0.3, of_workers=1.2, slow=11.0)
+        loop = float(run.waits["wait_ns"].sum() + run.waits["step_ns"].sum())
+        run.waits["wait_process_cpu_ns"] = spinning * loop / len(run.waits)
+        run.epochs["torch_threads"], run.epochs["threads"] = 2, 0
+        judgement = judged(run)
+        assert judgement.causes[0].title == "Slow"
+        shares.append({each.kind: each.share for each in judgement.causes}["step-threads"])
+    # 0.3 of 1.5 cores, then 0.7 of 1.9.
+    assert shares[1] / shares[0] == pytest.approx((0.7 / 1.9) / (0.3 / 1.5), rel=0.05)
+
+
+def test_threads_of_workers_have_what_steps_lose_to_them() -> None:
+    run = full(helpers=0.3, of_workers=1.3, slow=11.0)
+    batches = run.batches
+    batches["cpu_ns"] = 0.2 * batches["process_cpu_ns"]
+    batches["run_delay_ns"] = 0.4 * batches["fetch_ns"]
+    run.workers["torch_threads"] = 8
+    judgement = judged(run)
+    first = judgement.causes[0]
+    assert first.kind == "worker-threads"
+    assert first.evidence["lost_steps_ns"] > 0
+    left = {each.kind: each.share for each in judgement.causes}.get("step-threads", 0.0)
+    assert left < 0.3 * first.share

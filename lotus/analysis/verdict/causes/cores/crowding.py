@@ -1,5 +1,7 @@
 """Threads that lack cores: the evidence, in words, and when other programs are why."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from lotus.analysis.common.columns import float_column, int_column, ratio, total
@@ -125,8 +127,15 @@ def with_fewer_threads(count: int, circumstances: Circumstances) -> Advice:
     return Advice(
         f"Compute in fewer threads: start the program with OMP_NUM_THREADS={count} in its "
         f"environment, or call torch.set_num_threads({count}).",
-        set_threads(count),
+        _one_thread(circumstances) if count == 1 else set_threads(count),
     )
+
+
+def _one_thread(circumstances: Circumstances) -> Remedy:
+    remedy = set_threads(1)
+    if circumstances.replayed is None:
+        return remedy
+    return replace(remedy, expected=circumstances.replayed.with_one_thread())
 
 
 def kept_by_others(ledger: Ledger) -> bool:

@@ -127,3 +127,17 @@ def test_sending_that_threads_of_workers_keep_from_the_cores_is_charged_to_them(
     charges = {charge.kind: charge.ns for charge in account(scopes(run)[0]).charges}
     assert charges["send"] < 80 * 2.1e6
     assert charges["worker-threads"] > 3 * charges["other-programs"]
+
+
+@pytest.mark.parametrize(("of_workers", "by_variable"), [(8, True), (1, False)])
+def test_a_place_that_sets_those_of_workers_sets_none_in_the_step(
+    of_workers: int, by_variable: bool
+) -> None:
+    """The main process has torch's default, as many as there are cores."""
+    run = cores(Plan(workers=4, step=100, cores=16).run(), QUIET, (0.42, 0.55, 0.95))
+    run.epochs["torch_threads"] = 16
+    run.workers["torch_threads"] = of_workers
+    run.loaders["threads_set_at"] = "train.py:7"
+    of_step = next(each for each in judged(run).causes if each.kind == "step-threads")
+    assert bool(of_step.remedy.environment) == by_variable
+    assert ("train.py:7" in of_step.advice) != by_variable

@@ -1,0 +1,26 @@
+"""Torch's helper threads in the training process, which wait busily for the next step."""
+
+import pandas as pd
+
+from lotus.analysis.common.columns import float_column, int_column, total
+from lotus.analysis.common.scope import Scope
+
+
+def helpers_ns(waits: pd.DataFrame, part: str) -> float:
+    """Return the CPU time of a main process's other threads in each "step" or "wait", ns."""
+    of_process, of_thread = (
+        float_column(waits, f"{part}_{name}cpu_ns") for name in ("process_", "")
+    )
+    return max(total(of_process - of_thread), 0.0)
+
+
+def idle_helpers_ns(scope: Scope) -> float:
+    """Return that of torch's threads in `next`, where they have nothing to do, ns.
+
+    0.0 where other threads may have used it, as those that pin memory or that the program started.
+    """
+    of_torch = max(int_column(scope.epochs, "torch_threads"), default=-1)
+    of_program = max(int_column(scope.epochs, "threads"), default=-1)
+    if of_torch < 2 or of_program or scope.settings.get("pin_memory") or not scope.num_workers:
+        return 0.0
+    return helpers_ns(scope.waits, "wait")
