@@ -227,7 +227,7 @@ def _enter(
     started["process_ns"] = process_start_ns()
     started["imported_ns"] = spawn_hooks.imported_ns
     recorder.event(started)
-    worker_identity.watch(arguments["init_fn"] is not None)
+    worker_identity.watch(arguments.get("init_fn") is not None)
     feeder = Feeder(recorder)
     feeder.attach(arguments["data_queue"])
     recorder.settle = feeder.settle

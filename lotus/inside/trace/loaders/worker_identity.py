@@ -56,11 +56,12 @@ def watch(prepared: bool) -> None:
     It is called in a worker, before that has its WorkerInfo.
     """
     if not prepared:
-        ask(_replace, sys.modules["torch.utils.data._utils.worker"].WorkerInfo)
+        ask(_replace)
 
 
-def _replace(owner: Any) -> None:
+def _replace() -> None:
     global _asked
+    owner: Any = sys.modules["torch.utils.data._utils.worker"].WorkerInfo
     own = dict(vars(owner))
     for name in _NAMES:
         _originals[name] = own.get(name)

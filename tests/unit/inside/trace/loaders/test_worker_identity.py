@@ -73,3 +73,12 @@ def test_a_worker_that_a_function_prepares_is_taken_to_know(kind: Any) -> None:
     worker_identity.watch(prepared=True)
     kind(id=1, num_workers=3, seed=7)
     assert worker_identity.has_asked()
+
+
+def test_where_torch_has_no_such_class_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_identity, "_asked", True)
+    monkeypatch.setitem(
+        worker_identity.sys.modules, "torch.utils.data._utils.worker", SimpleNamespace()
+    )
+    worker_identity.watch(prepared=False)
+    assert worker_identity.has_asked()
