@@ -114,6 +114,23 @@ class GainPrediction:
             loop / (loop - saved), loop / (loop - least), loop / (loop - spent), by_sums=True
         )
 
+    def without_making(self) -> Prediction:
+        """Predict the gain of batches that cost workers nothing, where these fill the cores.
+
+        By sums, as `with_one_thread`: steps take as long as their threads need all cores, or as
+        their own thread. Nobody waits then.
+        """
+        scope, waits = self._scope, self._scope.waits
+        took, waited, own, everything = (
+            total(float_column(waits, f"{name}_ns"))
+            for name in ("step", "wait", "step_cpu", "step_process_cpu")
+        )
+        step = max(everything / self._cores, own)
+        if scope.partial or len(scope.ranks) > 1 or not 0 < step < took:
+            return UNKNOWN
+        gain = self._loop_ns / (self._loop_ns - took - waited + step)
+        return Prediction(gain, gain, gain, by_sums=True)
+
     def with_one_thread(self) -> Prediction:
         """Predict the gain of one thread of torch in the training process, beside workers.
 

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from lotus.analysis.common.columns import float_column, int_column, total
-from lotus.analysis.machine.core_use import MUCH_KEPT
+from lotus.analysis.common.columns import float_column, int_column, ratio, total
+from lotus.analysis.machine.core_use import MUCH_KEPT, left_cores
 from lotus.analysis.machine.idle_helpers import helpers_ns, idle_helpers_ns
+from lotus.analysis.replay.gain_prediction import GainPrediction
 from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import LOST_STEPS, WAITS, Charge
 from lotus.analysis.verdict.causes.cores.few_cores import AFFINITY
@@ -22,6 +23,9 @@ from lotus.common.numbers.array_types import Floats
 
 # Of the loop: with fewer waits the steps set the pace, and their loss is a cause of its own.
 _LEAST_WAITS = 0.05
+# Of the loop that steps lose, and times as fast without the making of batches: less is not moved.
+_MUCH_LOST, _WORTH = 0.2, 1.2
+_SOME = 1e-3  # of the loss to threads, where that to other processes is all
 # Causes that have to do with the cores or the interpreter in another way.
 _OTHER_REASONS = (INTERPRETER.kind, STEP_HELD.kind, AFFINITY.kind)
 
@@ -29,11 +33,18 @@ _OTHER_REASONS = (INTERPRETER.kind, STEP_HELD.kind, AFFINITY.kind)
 def with_lost_steps(charges: list[Charge], ledger: Ledger) -> list[Charge]:
     """Return the charges, in which the work of workers has what steps lose to it.
 
-    Only where the program itself keeps the cores busy, most of it by making batches, and where
-    these are waited for. Each kind of work gets a part as large as that of the waits for it.
+    Only where the program itself keeps the cores busy. Most of it makes batches that are waited
+    for: each kind of work gets a part as large as that of the waits for it. Or the loop would gain
+    more without that work than with one thread in the steps: each kind of work gets a part as
+    large as that of its time.
     """
+    if not _competes(charges, ledger):
+        return charges
     part = _part_of_workers(charges, ledger)
     weights = [_weight(charge) for charge in charges]
+    if not part > 0 or not sum(weights) > 0:
+        part = _part_by_gain(charges, ledger)
+        weights = [_weight(charge, "total_ns") for charge in charges]
     if not part > 0 or not sum(weights) > 0:
         return charges
     moved = [charge.ns * _moved_share(charge, part) for charge in charges]
@@ -47,18 +58,22 @@ def with_lost_steps(charges: list[Charge], ledger: Ledger) -> list[Charge]:
     ]
 
 
+def _competes(charges: list[Charge], ledger: Ledger) -> bool:
+    """Return True if workers that make batches and steps keep all cores busy."""
+    use = ledger.use
+    kept = use.kept or use.beside_cores >= MUCH_KEPT
+    others = any(charge.kind in _OTHER_REASONS for charge in charges)
+    return bool(ledger.scope.num_workers and use.full and not kept and not others)
+
+
 def _part_of_workers(charges: list[Charge], ledger: Ledger) -> float:
     """Return the workers' part of the CPU time that steps compete with, 0 to 1; 0.0: leave all.
 
     The rest is that of the steps' own helper threads; where these use more, they are the cause.
     """
-    use, scope = ledger.use, ledger.scope
+    scope = ledger.scope
     waited = sum(charge.waited_ns for charge in charges if BY_KIND[charge.kind].part == WAITS)
-    if not scope.num_workers or not use.full or waited < _LEAST_WAITS * ledger.loop_ns:
-        return 0.0
-    if use.kept or use.beside_cores >= MUCH_KEPT:
-        return 0.0
-    if any(charge.kind in _OTHER_REASONS for charge in charges):
+    if waited < _LEAST_WAITS * ledger.loop_ns:
         return 0.0
     batches, waits = scope.batches, scope.waits
     of_workers = total(float_column(batches, "process_cpu_ns")[int_column(batches, "worker") >= 0])
@@ -66,12 +81,41 @@ def _part_of_workers(charges: list[Charge], ledger: Ledger) -> float:
     return of_workers / (of_workers + helpers) if of_workers > helpers else 0.0
 
 
-def _weight(charge: Charge) -> float:
-    """Return the waits for work that computes in the workers, ns; 0.0 for any other cause."""
+def _part_by_gain(charges: list[Charge], ledger: Ledger) -> float:
+    """Return the part of the loss to threads, 0 to 1, that is due to the making of batches.
+
+    All that steps lose is divided as the gains without that making and with one thread are. 0.0
+    where one thread would gain more, or that is not known, or where torch computes in more threads
+    than there are cores: that is the cause then.
+    """
+    scope, use = ledger.scope, ledger.use
+    lost = {
+        kind: sum(charge.ns for charge in charges if charge.kind == kind)
+        for kind in (STEP_THREADS.kind, STEP_DELAY.kind)
+    }
+    threads = max(int_column(scope.epochs, "torch_threads"), default=-1)
+    if sum(lost.values()) < _MUCH_LOST * ledger.loop_ns or not 0 < threads <= scope.machine_cores:
+        return 0.0
+    prediction = GainPrediction(scope, left_cores(scope, use))
+    gains = prediction.without_making().gain, prediction.with_one_thread().gain
+    if not gains[0] >= max(_WORTH, gains[1]) or not math.isfinite(gains[1]):
+        return 0.0
+    saved, by_threads = (max(1.0 - 1.0 / gain, 0.0) for gain in gains)
+    of_making = sum(lost.values()) * saved / (saved + by_threads)
+    moved = ratio(of_making - lost[STEP_DELAY.kind], lost[STEP_THREADS.kind])
+    return min(max(moved, _SOME), 1.0)
+
+
+def _weight(charge: Charge, measure: str = "") -> float:
+    """Return the waits for work that computes in the workers, ns; 0.0 for any other cause.
+
+    `measure`: this evidence instead of the waits.
+    """
     if LOST_STEPS not in BY_KIND[charge.kind].facts:
         return 0.0
     waiting = charge.evidence.get("waiting_share", math.nan)
-    return float(charge.waited_ns * (1.0 - np.nan_to_num(waiting)))
+    ns = charge.evidence.get(measure, 0.0) if measure else charge.waited_ns
+    return float(ns * (1.0 - np.nan_to_num(waiting)))
 
 
 def _moved_share(charge: Charge, part: float) -> float:

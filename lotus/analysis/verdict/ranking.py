@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from lotus.analysis.verdict.causes import BY_KIND
-from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, Charge
+from lotus.analysis.verdict.causes.cause_row import LOST_STEPS, SHUTDOWN, STARTUP, STEP, Charge
 from lotus.analysis.verdict.causes.cores.crowded_workers import WORKER_THREADS
 from lotus.analysis.verdict.causes.cores.other_programs import OTHERS
 from lotus.analysis.verdict.causes.cores.step_threads import STEP_THREADS
@@ -74,6 +74,8 @@ class _Ranking:
         if row.part in _EDGES and self.brief:
             return Group.BESIDE
         if row.part in _EDGES and self.kind == "start-up-bound":
+            return Group.PACE
+        if self.kind == "consumer-bound" and LOST_STEPS in charge.evidence:
             return Group.PACE
         return Group.WAITS
 

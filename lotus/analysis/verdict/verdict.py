@@ -164,8 +164,10 @@ class Verdict:
     @property
     def step_lacks_cores(self) -> bool:
         """True if the step sets the pace, and missing cores are what slows it most."""
-        bound = self.kind == "consumer-bound" and bool(self.causes)
-        return bound and self.causes[0].kind in missing_cores.KINDS
+        if self.kind != "consumer-bound" or not self.causes:
+            return False
+        first = self.causes[0]
+        return bool(missing_cores.clause(first.kind, first.evidence))
 
     @property
     def slows_steps(self) -> list[Cause]:
