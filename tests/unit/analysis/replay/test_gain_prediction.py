@@ -401,3 +401,13 @@ def test_the_gain_of_one_thread_is_not_known_of_a_program_that(
     run = busy_threads(spinning=0.3, helping=0.3, making=0.7)
     change(run)
     assert not with_one_thread(run).is_possible
+
+
+@pytest.mark.parametrize(("helping", "left"), [(0.1, 0.4), (0.6, 0.5)])
+def test_without_the_making_steps_take_what_their_threads_need(helping: float, left: float) -> None:
+    """`left`: seconds, of the step's own thread, or of all of its threads on two cores."""
+    run = busy_threads(spinning=0.1, helping=helping, making=0.7)
+    expected = GainPrediction(scopes(run)[0], 2.0).without_making()
+    steps, waits = (float(run.waits[name].sum()) / 1e9 for name in ("step_ns", "wait_ns"))
+    whole = took(run) / 1e9
+    assert expected.gain == pytest.approx(whole / (whole - steps - waits + left), rel=0.02)

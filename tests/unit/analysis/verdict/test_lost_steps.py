@@ -1,5 +1,6 @@
 """Steps that lose time to what workers compute: one cause with the waits for it."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
@@ -116,3 +117,49 @@ def test_threads_of_workers_have_what_steps_lose_to_them() -> None:
     assert first.evidence["lost_steps_ns"] > 0
     left = {each.kind: each.share for each in judgement.causes}.get("step-threads", 0.0)
     assert left < 0.3 * first.share
+
+
+def hardly_waits(of_workers: float = 0.6) -> SimpleNamespace:
+    """A step in two threads, which hides what two workers do, and lacks the cores they use."""
+    run = full(helpers=0.5, of_workers=of_workers, slow=2.0)
+    run.waits["wait_process_cpu_ns"] = 1000.0
+    run.epochs["torch_threads"], run.epochs["threads"] = 2, 0
+    return run
+
+
+def test_steps_that_lose_more_to_the_workers_than_to_their_threads_are_not_the_cause() -> None:
+    judgement = judged(hardly_waits())
+    assert judgement.kind == "consumer-bound"
+    assert judgement.input_share < 0.05
+    first, shares = judgement.causes[0], {each.kind: each.share for each in judgement.causes}
+    assert first.title == "Slow"
+    assert first.evidence["lost_steps_ns"] > 0.9 * first.ns
+    # As the gains: 2.2 times as fast without that work, and 1.4 times with one thread.
+    assert shares["step-threads"] == pytest.approx(
+        (first.share + shares["step-threads"]) * 0.3 / (0.3 + 0.55), rel=0.15
+    )
+    assert judgement.step_lacks_cores
+    assert "because the making of batches uses cores that the training step needs" in (
+        judgement.summary
+    )
+
+
+def computes_in_more_threads_than_there_are_cores(run: SimpleNamespace) -> None:
+    run.epochs["torch_threads"] = 8
+
+
+def has_other_threads(run: SimpleNamespace) -> None:
+    run.epochs["threads"] = 1
+
+
+@pytest.mark.parametrize(
+    "change", [computes_in_more_threads_than_there_are_cores, has_other_threads]
+)
+def test_its_threads_are_the_cause_of_a_step_that(
+    change: Callable[[SimpleNamespace], None],
+) -> None:
+    run = hardly_waits()
+    change(run)
+    judgement = judged(run)
+    assert judgement.causes[0].kind == "step-threads"
+    assert not any("lost_steps_ns" in each.evidence for each in judgement.causes)
