@@ -49,15 +49,16 @@ class HotFunction:
 
     @property
     def quoted(self) -> str:
-        """The function and its line, with the text of the line if that is known.
-
-        Where other lines have samples as well, also with the line's share.
-        """
-        if not self.text:
-            return str(self)
-        part = f"{self.line_share:.0%} at " if self.line_share < _NEARLY_ALL * self.share else ""
+        """The same as `at_line`, with the line's share where other lines have samples as well."""
+        if not (self.text and self.line_share < _NEARLY_ALL * self.share):
+            return self.at_line
         place = f"{os.path.basename(self.file)}:{self.line}"
-        return f"{self.function} ({part}{place}: `{self.text}`)"
+        return f"{self.function} ({self.line_share:.0%} at {place}: `{self.text}`)"
+
+    @property
+    def at_line(self) -> str:
+        """The function and its line, with the text of the line if that is known."""
+        return f"{str(self)[:-1]}: `{self.text}`)" if self.text else str(self)
 
 
 def of_program(chain: list[HotFunction]) -> HotFunction:

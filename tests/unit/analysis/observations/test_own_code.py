@@ -111,8 +111,8 @@ def test_a_caller_is_named_with_the_line_that_calls_the_next_function(tmp_path: 
         [f"{got}:4) 9", f"{got}:5);parse (data.py:20) 6", f"{got}:6);parse (data.py:20) 5"],
     )
     rows["text"] = [f"line {line}" for line in rows["line"]]
-    assert [hot.quoted for hot in hot_functions(rows, "fetch")] == [
-        "__getitem__ (30% at data.py:5: `line 5`)",
+    assert [hot.at_line for hot in hot_functions(rows, "fetch")] == [
+        "__getitem__ (data.py:5: `line 5`)",
         "parse (data.py:20: `line 20`)",
     ]
 

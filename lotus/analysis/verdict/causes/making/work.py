@@ -347,9 +347,10 @@ def _against_dataset(charge: Charge, circumstances: Circumstances) -> Advice:
     look = f" To see its functions: {first}lotus trace --py-spy -- {PROGRAM}, then lotus map."
     if circumstances.hot:
         own = of_program(circumstances.hot)
-        shown = (hot.quoted if hot == own else str(hot) for hot in _shown(circumstances.hot))
-        chain = " > ".join(shown)
-        look = f" {circumstances.hot[-1].share:.0%} of its stack samples were in {chain}."
+        *callers, last = _shown(circumstances.hot)
+        shown = [hot.at_line if hot == own else str(hot) for hot in callers]
+        chain = " > ".join([*shown, last.quoted if last == own else str(last)])
+        look = f" {last.share:.0%} of its stack samples were in {chain}."
     return _against_work(charge, circumstances, look + _whole_batches(circumstances))
 
 
