@@ -9,6 +9,7 @@ from lotus.common.text.formatting import amount, duration, share
 
 _SHARE, _EACH, _COUNT = "collected_share", "collection_ns", "collections"
 _MUCH, _MOST = 0.1, 0.5  # of the time of the work: less is not told; more is in a title
+_LONGEST_NS = 5e8  # of a full collection, some 200 ms where torch is imported
 GARBAGE_FACTS = {
     _SHARE: (
         "Share of the time that full collections of garbage take, 0 to 1, estimated: of fetches, "
@@ -53,7 +54,15 @@ def collections_reason(evidence: Evidence, part: Part) -> str:
 
 def are_most(evidence: Evidence) -> bool:
     """Return True if full collections take most of the time."""
-    return evidence[_SHARE] >= _MOST
+    return evidence[_SHARE] >= _MOST and are_usual(evidence)
+
+
+def are_usual(evidence: Evidence) -> bool:
+    """Return True if a full collection takes no longer than one does.
+
+    Else something else is done along with them.
+    """
+    return evidence[_EACH] <= _LONGEST_NS
 
 
 def against_collections(evidence: Evidence, part: Part, circumstances: Circumstances) -> str:

@@ -184,6 +184,7 @@ TRAINING_STEP = CauseRow(
     facts=WAITING_FACTS | KERNEL_FACTS | GARBAGE_FACTS,
     reason=_step_reason,
     advice=_against_step,
+    is_grave=lambda charge: are_most(Evidence(charge.evidence)),
 )
 
 

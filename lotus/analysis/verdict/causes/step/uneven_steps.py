@@ -15,6 +15,7 @@ from lotus.analysis.verdict.causes.garbage import (
     GARBAGE_FACTS,
     STEPS,
     against_collections,
+    are_usual,
     of_collections,
 )
 from lotus.analysis.verdict.loop_time.ledger import Ledger
@@ -50,10 +51,11 @@ def _collected(ledger: Ledger, found: LongSteps) -> dict[str, float]:
         ratio(float((counts[rows & known] > 0).sum()), float((rows & known).sum()))
         for rows in (found.rows, ~found.rows)
     )
-    cost = collection_cost.of_steps(ledger.scope)
-    if cost is None or not (of_long >= _NEARLY_ALL and of_others <= 1 - _NEARLY_ALL):
+    evidence = of_collections(collection_cost.of_steps(ledger.scope))
+    in_long = of_long >= _NEARLY_ALL and of_others <= 1 - _NEARLY_ALL
+    if not (in_long and are_usual(Evidence(evidence))):
         return {}
-    return of_collections(cost) | {"collected_long_share": of_long}
+    return evidence | {"collected_long_share": of_long}
 
 
 def _one_of(evidence: Evidence) -> str:
@@ -131,4 +133,5 @@ LONG_STEPS = CauseRow(
     },
     reason=_reason,
     advice=_against_long_steps,
+    is_grave=lambda charge: "collected_long_share" in charge.evidence,
 )

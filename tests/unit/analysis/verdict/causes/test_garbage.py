@@ -59,6 +59,21 @@ def test_long_steps_that_had_one_say_so() -> None:
     assert long.advice.startswith("Python's garbage collector")
 
 
+def test_they_come_before_waits_that_cost_less_and_before_the_step_itself() -> None:
+    """A change of one line ends them."""
+    slow = Plan(workers=1, batches=60, step=lambda number: 5.0 + 120.0 * (number % 6 == 0))
+    assert verdict(scopes(slow.run())[0]).causes[0].kind != "long-steps"
+    judgement = verdict(scopes(collected(slow.run(), STEP, 6))[0])
+    assert judgement.causes[0].kind == "long-steps"
+    half = verdict(scopes(collected(slow_steps(2), STEP, 2))[0])
+    assert half.causes[0].title == "the training step, most of it Python's garbage collector"
+
+
+def test_steps_that_take_longer_than_a_collection_does_are_not_its() -> None:
+    long = Plan(workers=2, batches=60, step=lambda number: 20.0 + 900.0 * (number % 6 == 0)).run()
+    assert "garbage" not in causes(collected(long, STEP, 6))["long-steps"].title
+
+
 def test_long_steps_beside_those_that_had_one_do_not() -> None:
     long = causes(collected(slow_steps(6), STEP, 6, first=3))["long-steps"]
     assert "garbage" not in long.title + long.reason + long.advice
