@@ -186,8 +186,8 @@ class Ceilings:
         least = max(shown.low, 1.0)  # data that is always ready slows nothing down
         if shown.high > WIDE * least:
             return (
-                f"With data always ready this loop would be {least:.3g} to {shown.high:.3g} times "
-                "as fast: the blocks differ too much to say more"
+                f"W{always[1:]} {least:.3g} to {shown.high:.3g} times as fast: the blocks differ "
+                "too much to say more"
             )
         between = factor_between(max(shown.mean, 1.0), least, shown.high)
         text = f"W{always[1:]} {between} times as fast"
