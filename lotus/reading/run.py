@@ -295,9 +295,9 @@ class Run(LauncherTables):
         had read what was pickled for it; else NaN), end_ns (NaN if killed), batches, samples,
         fetch_ns, idle_ns, cpu_ns (sums), cpus (that it was allowed to use when it was ready, such
         as "0-3,8"; "" if unknown), threads and torch_threads (that its process has, and in which
-        torch computes in it, after its first batch; -1 if unknown), has_asked (something in it read
-        which worker it is, how many there are or its seed, or worker_init_fn prepared it; missing
-        if killed, and in older runs).
+        torch computes in it, after its first batch; -1 if unknown), reads_worker_info (something in
+        it read which worker it is, how many there are or its seed, or worker_init_fn prepared it;
+        missing if killed, and in older runs).
         """
         return self._made("workers", summary_tables.workers(self._assembly))
 

@@ -68,36 +68,28 @@ def _are_whole_passes(scope: Scope, shares: DataShares) -> bool:
     """
     if scope.settings.get("dataset_kind") != "iterable" or scope.num_workers < 2 or scope.partial:
         return False
-    asked = scope.workers["has_asked"] if "has_asked" in scope.workers else pd.Series([True])
-    if len(asked) < scope.num_workers or asked.isna().any() or asked.any():
+    workers = scope.workers
+    if len(workers) < scope.num_workers or "reads_worker_info" not in workers:
+        return False
+    if workers["reads_worker_info"].fillna(True).any():  # missing: not known
         return False
     if shares.empty or shares.lost or not _draws_at_random(scope) or _by_length(scope):
         return False
-    made = _samples_of_workers(scope)
-    return (
-        bool(len(made))
-        and bool((made["count"] == scope.num_workers).all())
-        and bool((made["min"] == made["max"]).all() and (made["batches"] >= _SEVERAL).all())
+    made = _of_whole_epochs(scope).groupby(["rank", "epoch", "worker"])["size"]
+    epochs = made.agg(["sum", "count"]).groupby(["rank", "epoch"])
+    samples, fewest = epochs["sum"].agg(["count", "min", "max"]), epochs["count"].min()
+    equal = (samples["count"] == scope.num_workers) & (samples["min"] == samples["max"])
+    return len(samples) > 0 and bool((equal & (fewest >= _SEVERAL)).all())
+
+
+def _of_whole_epochs(scope: Scope) -> pd.DataFrame:
+    """Return rank, epoch, worker and size of the batches of epochs that came to their end."""
+    epochs, names = scope.epochs[flag(scope.epochs, "exhausted")], ["rank", "epoch"]
+    batches = pd.DataFrame(
+        {name: int_column(scope.batches, name) for name in (*names, "worker")}
+        | {"size": np.nan_to_num(float_column(scope.batches, "size"))}
     )
-
-
-def _samples_of_workers(scope: Scope) -> pd.DataFrame:
-    """Return one row per epoch that came to its end.
-
-    count (workers that made batches), min and max (samples of one of them), batches (the fewest of
-    one of them).
-    """
-    epochs = scope.epochs[flag(scope.epochs, "exhausted")]
-    names = ("rank", "epoch")
-    made = pd.DataFrame(
-        {
-            **{name: int_column(scope.batches, name) for name in (*names, "worker")},
-            "size": np.nan_to_num(float_column(scope.batches, "size")),
-        }
-    ).merge(pd.DataFrame({name: int_column(epochs, name) for name in names}), on=list(names))
-    each = made.groupby([*names, "worker"])["size"].agg(["sum", "count"])
-    of_epoch = each.groupby(list(names))
-    return of_epoch["sum"].agg(["count", "min", "max"]).assign(batches=of_epoch["count"].min())
+    return batches.merge(pd.DataFrame({name: int_column(epochs, name) for name in names}), on=names)
 
 
 def _draws_at_random(scope: Scope) -> bool:
@@ -163,19 +155,9 @@ def _times_had(each: list[set[int]], same: float) -> float:
 def _by_length(scope: Scope) -> int:
     """Return the same by the samples of whole epochs; 0 if no length is known."""
     length = scope.settings.get("dataset_length")
-    epochs = scope.epochs[flag(scope.epochs, "exhausted")]
-    if not isinstance(length, int) or length < 1 or not len(epochs):
+    if not isinstance(length, int) or length < 1:
         return 0
-    sizes = pd.DataFrame(
-        {
-            **{name: int_column(scope.batches, name) for name in ("rank", "epoch")},
-            "size": np.nan_to_num(float_column(scope.batches, "size")),
-        }
-    )
-    whole = sizes.merge(
-        pd.DataFrame({name: int_column(epochs, name) for name in ("rank", "epoch")}),
-        on=["rank", "epoch"],
-    )
+    whole = _of_whole_epochs(scope)
     met = whole.groupby(["rank", "epoch"])["size"].sum()
     if not len(met):
         return 0

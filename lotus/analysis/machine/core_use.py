@@ -14,6 +14,7 @@ from lotus.analysis.batches.components import LEAST_HELPERS
 from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.columns import float_column, int_column, median, ratio, total
 from lotus.analysis.common.scope import Scope
+from lotus.analysis.machine.cpu_sums import workers_ns
 from lotus.analysis.machine.machine_readings import (
     core_time,
     growth,
@@ -39,7 +40,7 @@ _MUCH_OF_RUN = 0.2  # of its time, in which loops are: what is known of all of i
 _MUCH_OTHERS = 0.25
 MUCH_KEPT = 0.5  # cores that are used for something else than making batches
 # The cores are full where the program itself uses more than this share of them.
-_FULL = 0.7
+FULL = 0.7
 _FAIR = 0.5  # of the cores, at least: other programs give way to what waits for a core, too
 
 
@@ -111,12 +112,12 @@ class CoreUse:
     @property
     def all_used(self) -> bool:
         """True if the cores are kept busy by whatever programs."""
-        return self.used_share > _FULL
+        return self.used_share > FULL
 
     @property
     def full(self) -> bool:
         """True if the program itself keeps its cores busy."""
-        return self.own_share > _FULL
+        return self.own_share > FULL
 
     @property
     def others(self) -> bool:
@@ -255,7 +256,7 @@ def core_use(scope: Scope) -> CoreUse:
         used_share=used,
         beside_cores=ratio(beside, loop_ns),
         kept_cores=ratio(kept, loop_ns),
-        workers_full=workers_are_bound(scope) and workers > _FULL * scope.worker_cores * loop_ns,
+        workers_full=workers_are_bound(scope) and workers > FULL * scope.worker_cores * loop_ns,
     )
 
 
@@ -271,11 +272,7 @@ def _beside_batches(scope: Scope, sending_ns: float, loop: pd.DataFrame) -> floa
     loop_ns = total(float_column(loop, "loop_ns"))
     if not mine.any() or not loop_ns > 0:
         return 0.0
-    batches = scope.batches
-    made = (
-        total(float_column(batches, "process_cpu_ns")[int_column(batches, "worker") >= 0])
-        + sending_ns
-    )
+    made = workers_ns(scope) + sending_ns
     cores = total(used[mine] / wall[mine]) * ratio(scope.num_workers, int(mine.sum()))
     span = float(float_column(loop, "end_ns").max() - float_column(loop, "start_ns").min())
     if total(wall[mine]) > scope.num_workers * span:

@@ -94,26 +94,24 @@ def hot_functions(own_code: pd.DataFrame, part: str) -> list[HotFunction]:
         levels.append(here[(here["function"] == function) & (here["file"] == file)])
         rows = rows[rows["stack"].isin(levels[-1]["stack"])]
     # A function that calls the next one of the chain is named with the line that does so.
-    chain = [
-        _hot(level, level["stack"].isin(inner["stack"]), everything)
-        for level, inner in pairwise(levels)
+    calling = [level[level["stack"].isin(inner["stack"])] for level, inner in pairwise(levels)]
+    return [
+        _hot(*rows_of_level, everything)
+        for rows_of_level in zip(levels, [*calling, *levels[-1:]], strict=True)
     ]
-    return [*chain, *(_hot(level, None, everything) for level in levels[-1:])]
 
 
-def _hot(mine: pd.DataFrame, calling: pd.Series | None, everything: int) -> HotFunction:
-    """Return the function of these rows (n,); its line is of those that are `calling`, or of all.
+def _hot(mine: pd.DataFrame, at_lines: pd.DataFrame, everything: int) -> HotFunction:
+    """Return the function of these rows; `at_lines`: those of them that its line is chosen from.
 
     `everything`: the number of all samples.
     """
     function, file = mine["function"].iloc[0], mine["file"].iloc[0]
     count = float(mine["samples"].sum())
-    if calling is not None:
-        mine = mine[calling]
-    lines = mine.groupby("line")["samples"].sum()
+    lines = at_lines.groupby("line")["samples"].sum()
     line, at_line = int(str(lines.idxmax())), float(lines.max())
-    here = int_column(mine, "line") == line
-    text = str(_texts(mine)[here].max()) if at_line >= _MOST * lines.sum() else ""
+    here = int_column(at_lines, "line") == line
+    text = str(_texts(at_lines)[here].max()) if at_line >= _MOST * lines.sum() else ""
     return HotFunction(
         str(function), str(file), line, count / everything, text, at_line / everything
     )

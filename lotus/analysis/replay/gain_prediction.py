@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.waits import loop_times
-from lotus.analysis.common.columns import flag, float_column, int_column, median, ratio, total
+from lotus.analysis.common.columns import flag, float_column, median, ratio, total
 from lotus.analysis.common.scope import Scope
-from lotus.analysis.machine.idle_helpers import idle_helpers_ns
+from lotus.analysis.machine.core_use import FULL
+from lotus.analysis.machine.cpu_sums import helpers_ns, idle_helpers_ns, workers_ns
 from lotus.analysis.replay.loader_replay import replay
 from lotus.analysis.replay.recorded_epochs import LEAST_BATCHES, RecordedEpoch, recorded_epochs
 from lotus.common.numbers import bootstrap
@@ -36,7 +37,6 @@ _SHARED_STEP, _SHARED_STEP_AT_WORST = 2.0, 4.5
 # What the making of batches takes in the main process, as a part of what it took in workers, and
 # steps of what they took beside them, without delay.
 _LESS_MAKING, _MORE_MAKING, _QUICKER_STEPS = 0.75, 1.5, 0.9
-_FULL = 0.7  # of the cores, as core_use has it
 _SAVED = 0.95  # of the start-ups and shut-downs that kept workers do without, at least
 
 
@@ -139,17 +139,15 @@ class GainPrediction:
         what they use in steps all at best, or nothing, and then the one thread does it.
         """
         scope, waits = self._scope, self._scope.waits
-        batches, beside = scope.batches, idle_helpers_ns(scope)
-        cpu = {
-            name: total(float_column(waits, f"{name}_ns"))
-            for name in ("wait_cpu", "step_cpu", "wait_process_cpu", "step_process_cpu")
-        }
-        making = total(float_column(batches, "process_cpu_ns")[int_column(batches, "worker") >= 0])
-        work = making + cpu["wait_process_cpu"] + cpu["step_process_cpu"]
+        beside, helpers = idle_helpers_ns(scope), helpers_ns(waits, "step")
+        own, everything = (
+            sum(total(float_column(waits, f"{part}_{cpu}_ns")) for part in ("wait", "step"))
+            for cpu in ("cpu", "process_cpu")
+        )
+        work = workers_ns(scope) + everything
         partly = scope.partial or len(scope.ranks) > 1 or not beside > 0
-        if partly or not work >= _FULL * self._cores * self._loop_ns:
+        if partly or not work >= FULL * self._cores * self._loop_ns:
             return UNKNOWN
-        own, helpers = cpu["wait_cpu"] + cpu["step_cpu"], cpu["step_process_cpu"] - cpu["step_cpu"]
         worst = max((work - beside) / self._cores, own + helpers)
         best = max((work - beside - helpers) / self._cores, own)
         middle, low, high = (self._loop_ns / t for t in ((worst + best) / 2, worst, best))

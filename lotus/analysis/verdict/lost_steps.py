@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from lotus.analysis.common.columns import float_column, int_column, ratio, total
+from lotus.analysis.common.columns import int_column, ratio
 from lotus.analysis.machine.core_use import MUCH_KEPT, left_cores
-from lotus.analysis.machine.idle_helpers import helpers_ns, idle_helpers_ns
+from lotus.analysis.machine.cpu_sums import helpers_ns, idle_helpers_ns, workers_ns
 from lotus.analysis.replay.gain_prediction import GainPrediction
 from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import LOST_STEPS, WAITS, Charge
@@ -75,9 +75,8 @@ def _part_of_workers(charges: list[Charge], ledger: Ledger) -> float:
     waited = sum(charge.waited_ns for charge in charges if BY_KIND[charge.kind].part == WAITS)
     if waited < _LEAST_WAITS * ledger.loop_ns:
         return 0.0
-    batches, waits = scope.batches, scope.waits
-    of_workers = total(float_column(batches, "process_cpu_ns")[int_column(batches, "worker") >= 0])
-    helpers = helpers_ns(waits, "step") + idle_helpers_ns(scope)
+    of_workers = workers_ns(scope)
+    helpers = helpers_ns(scope.waits, "step") + idle_helpers_ns(scope)
     return of_workers / (of_workers + helpers) if of_workers > helpers else 0.0
 
 

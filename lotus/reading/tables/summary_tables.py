@@ -67,14 +67,14 @@ def workers(a: Assembly) -> pd.DataFrame:
                 *(int(signed(batch[name]).sum()) for name in _OF_WORKER),
                 _cpus(made_first) or _cpus(ready),
                 *(_threads(made_first.get(name)) for name in _THREADS),
-                end.get("has_asked") if is_a(end.get("has_asked"), bool) else None,
+                end.get("reads_worker_info") if is_a(end.get("reads_worker_info"), bool) else None,
             )
         )
     parts = ("startup_cpu_ns", "startup_delay_ns", "import_ns", "unpickle_ns")
     maybe = ("start_ns", "loop_ns", "ready_ns", "startup_ns", *parts, "end_ns")
     sums = ("batches", "samples", "fetch_ns", "idle_ns", "cpu_ns")
-    names = ["worker", "loader", *maybe, *sums, "cpus", *_THREADS, "has_asked"]
-    types = dict.fromkeys(maybe, "float64") | {"cpus": "object", "has_asked": "boolean"}
+    names = ["worker", "loader", *maybe, *sums, "cpus", *_THREADS, "reads_worker_info"]
+    types = dict.fromkeys(maybe, "float64") | {"cpus": "object", "reads_worker_info": "boolean"}
     return _owned(a, owners, names, rows, types)
 
 

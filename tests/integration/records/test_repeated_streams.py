@@ -24,7 +24,7 @@ def test_shuffled_streams(pair, division, times, each):
 def test_workers_that_ask_which_they_are_are_seen(pair, division):
     plain, traced = pair("random_stream.py", division)
     assert (plain.code, plain.out) == (0, traced.out)
-    assert set(traced.run.workers["has_asked"]) == {division == "divided"}
+    assert set(traced.run.workers["reads_worker_info"]) == {division == "divided"}
     shares = divided_data(scopes(traced.run)[0])
     assert shares.whole_passes == (division == "whole")
     assert shares.times_read == (2 if division == "whole" else 1)

@@ -33,7 +33,7 @@ COLUMNS = {
     "snapshot_ns sampler_ns arrival_ns failed",
     "workers": WHOSE + "worker loader start_ns loop_ns ready_ns startup_ns startup_cpu_ns "
     "startup_delay_ns import_ns unpickle_ns end_ns batches samples fetch_ns idle_ns cpu_ns cpus "
-    "threads torch_threads has_asked",
+    "threads torch_threads reads_worker_info",
     "loaders": WHOSE
     + "loader name call_site iterated_at class dataset dataset_kind dataset_length "
     "length batch_size num_workers prefetch_factor pin_memory persistent_workers start_method "

@@ -257,7 +257,7 @@ def worker_loop(original: Any, recorder: Recorder) -> Callable[..., Any]:
         finally:
             if recorder.pid == pid:  # not in a child that was forked in an operation
                 end = {"event": "worker_end", "worker": recorder.worker, "time_ns": clock()}
-                recorder.event({**end, "has_asked": worker_identity.has_asked()})
+                recorder.event({**end, "reads_worker_info": worker_identity.reads_worker_info()})
                 recorder.settle()
                 recorder.finish()
 

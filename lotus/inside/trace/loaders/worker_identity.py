@@ -69,6 +69,6 @@ def _replace() -> None:
     _asked = False
 
 
-def has_asked() -> bool:
+def reads_worker_info() -> bool:
     """Return False if nothing has asked so far."""
     return _asked

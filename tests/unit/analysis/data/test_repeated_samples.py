@@ -79,7 +79,7 @@ def whole_passes(asked: bool | None = False, generator: str = "random") -> Simpl
     run = Plan(operations={"Slow": 20.0}, workers=3, batches=42).run()
     run.loaders["num_workers"], run.loaders["dataset_kind"] = 3, "iterable"
     run.loaders["dataset_length"] = None
-    run.workers = run.workers.assign(has_asked=pd.array([asked] * 3, "boolean"))
+    run.workers = run.workers.assign(reads_worker_info=pd.array([asked] * 3, "boolean"))
     rows = [(worker, 0, worker, generator, worker, 0, 0) for worker in range(3)]
     columns = ["worker", "epoch", "content", "generator", "state", "rank", "loader"]
     pids = run.batches.groupby("worker")["pid"].first()

@@ -50,9 +50,9 @@ def test_reading_one_is_noted_and_leaves_the_class_as_it_was(kind: Any, name: st
     before = dict(vars(kind))
     worker_identity.watch(prepared=False)
     info = kind(id=1, num_workers=3, seed=7)
-    assert not worker_identity.has_asked()
+    assert not worker_identity.reads_worker_info()
     assert getattr(info, name) == {"id": 1, "num_workers": 3, "seed": 7}[name]
-    assert worker_identity.has_asked()
+    assert worker_identity.reads_worker_info()
     assert dict(vars(kind)) == before
     assert (info.id, info.num_workers, info.seed) == (1, 3, 7)
     with pytest.raises((RuntimeError, AttributeError)):
@@ -66,13 +66,13 @@ def test_what_says_nothing_about_the_worker_is_not_noted(kind: Any) -> None:
     assert isinstance(info, kind)
     with pytest.raises((RuntimeError, AttributeError)):
         info.id = 2
-    assert not worker_identity.has_asked()
+    assert not worker_identity.reads_worker_info()
 
 
 def test_a_worker_that_a_function_prepares_is_taken_to_know(kind: Any) -> None:
     worker_identity.watch(prepared=True)
     kind(id=1, num_workers=3, seed=7)
-    assert worker_identity.has_asked()
+    assert worker_identity.reads_worker_info()
 
 
 def test_where_torch_has_no_such_class_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,4 +81,4 @@ def test_where_torch_has_no_such_class_nothing_is_known(monkeypatch: pytest.Monk
         worker_identity.sys.modules, "torch.utils.data._utils.worker", SimpleNamespace()
     )
     worker_identity.watch(prepared=False)
-    assert worker_identity.has_asked()
+    assert worker_identity.reads_worker_info()

@@ -1,9 +1,15 @@
-"""Torch's helper threads in the training process, which wait busily for the next step."""
+"""CPU time of a loop: of the workers, and of the main process's helper threads."""
 
 import pandas as pd
 
 from lotus.analysis.common.columns import float_column, int_column, total
 from lotus.analysis.common.scope import Scope
+
+
+def workers_ns(scope: Scope) -> float:
+    """Return the CPU time of workers, with their helper threads, in the making of batches, ns."""
+    batches = scope.batches
+    return total(float_column(batches, "process_cpu_ns")[int_column(batches, "worker") >= 0])
 
 
 def helpers_ns(waits: pd.DataFrame, part: str) -> float:
@@ -15,7 +21,7 @@ def helpers_ns(waits: pd.DataFrame, part: str) -> float:
 
 
 def idle_helpers_ns(scope: Scope) -> float:
-    """Return that of torch's threads in `next`, where they have nothing to do, ns.
+    """Return that of torch's threads in `next`, where they wait busily for the next step, ns.
 
     0.0 where other threads may have used it, as those that pin memory or that the program started.
     """
