@@ -14,7 +14,7 @@ from lotus.analysis.batches.components import LEAST_HELPERS
 from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.columns import float_column, int_column, median, ratio, total
 from lotus.analysis.common.scope import Scope
-from lotus.analysis.machine.cpu_sums import workers_ns
+from lotus.analysis.machine.cpu_sums import SPIN_NS, workers_ns
 from lotus.analysis.machine.machine_readings import (
     core_time,
     growth,
@@ -28,9 +28,6 @@ LEAST_DELAY = 0.1
 # Of a core, or a batch: the feeder threads of workers that mostly wait use less. Where other
 # programs have the cores, a thread that computes uses little of one, but as much a batch.
 _LEAST_HELPER_CORES, _LEAST_HELPER_NS = 0.05, 5e6
-# How long threads that helped a step wait for more work, each on its core, by libgomp's default;
-# in a process that makes its batches itself, they do so while the next batch is made.
-_SPIN_NS = 6e6
 LEAST_OTHERS = 0.1  # of the cores' time
 _LEAST_STOLEN = 0.03  # of the cores' time
 _LEAST_NS = 1e9  # the machine's readings are about that far apart, in clock ticks of 10 ms
@@ -224,7 +221,7 @@ def core_use(scope: Scope) -> CoreUse:
     of_fetch, of_step = _columns("fetch_ns", ""), _columns("step_ns", "step_")
     step = _threads(*(float_column(waits, name) for name in of_step))
     in_workers = int_column(batches, "worker") >= 0
-    spinning = _SPIN_NS * int((~in_workers).sum()) if step.helper_share >= LEAST_HELPERS else 0.0
+    spinning = SPIN_NS * int((~in_workers).sum()) if step.helper_share >= LEAST_HELPERS else 0.0
     fetch = _threads(
         *(float_column(batches, name) for name in of_fetch), beside_ns=sending + spinning
     )

@@ -5,6 +5,10 @@ import pandas as pd
 from lotus.analysis.common.columns import float_column, int_column, total
 from lotus.analysis.common.scope import Scope
 
+# How long threads that helped an operation of torch wait for more work, each on its core, by
+# libgomp's default; in a process that makes its batches itself, they do so while it makes them.
+SPIN_NS = 6e6
+
 
 def workers_ns(scope: Scope) -> float:
     """Return the CPU time of workers, with their helper threads, in the making of batches, ns."""
@@ -30,3 +34,12 @@ def idle_helpers_ns(scope: Scope) -> float:
     if of_torch < 2 or of_program or scope.settings.get("pin_memory") or not scope.num_workers:
         return 0.0
     return helpers_ns(scope.waits, "wait")
+
+
+def busy_waiting_ns(epochs: pd.DataFrame) -> float:
+    """Return how long torch's helper threads, together, wait busily after an operation, ns.
+
+    One helper thread is assumed where their number is not known.
+    """
+    threads = int(max(int_column(epochs, "torch_threads"), default=-1))
+    return max(threads - 1, 1) * SPIN_NS

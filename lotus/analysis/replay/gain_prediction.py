@@ -1,7 +1,7 @@
 """The speed-up of a loop by other settings, predicted by a replay from its own times."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -11,7 +11,7 @@ from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.columns import flag, float_column, median, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.core_use import FULL
-from lotus.analysis.machine.cpu_sums import helpers_ns, idle_helpers_ns, workers_ns
+from lotus.analysis.machine.cpu_sums import busy_waiting_ns, helpers_ns, idle_helpers_ns, workers_ns
 from lotus.analysis.replay.loader_replay import replay
 from lotus.analysis.replay.recorded_epochs import LEAST_BATCHES, RecordedEpoch, recorded_epochs
 from lotus.common.numbers import bootstrap
@@ -26,14 +26,23 @@ _TOLERANCE = 0.15
 # The cost of workers of a loop that had none, if no other loader of the run had any: from the start
 # of the first worker to that of the next and of a worker, and their end. At worst so many times.
 _BETWEEN_NS, _START_NS, _END_NS, _AT_WORST = 10e6, 50e6, 30e6, 2.0
-# The most that a batch then costs its worker and the loop by being sent.
-_SENDING_NS, _SENDING_NS_PER_BYTE = 1e6, 1.0
+# What a batch then costs its worker, and again the loop, by being sent: of two tensors, and at
+# worst (tools/bench/results/gains.md, what sending costs).
+_SENDING_NS, _SENDING_NS_PER_BYTE, _SENDING_AT_WORST = 0.8e6, 0.4, 2.0
+# Times as long as before, of work beside which more than half of the cores compute: they share
+# power, caches and memory, and often two of them are one core (on a VM, this is not told).
+_BESIDE_OTHERS, _BESIDE_OTHERS_AT_WORST = 1.15, 1.4
 _LEAST_HELPERS = 0.2  # cores that a step's other threads use: it computes in several
-# Times as long as before, of a step in several threads that wait for each other, beside workers
-# that share its cores: twice, as each of two that share a core has half of it. Measured were 2.3
-# and, on a busy machine, up to 4.6 (tools/bench/results/gains.md, two workers beside torch's two
-# threads on two cores).
+# Times as long as before, of a step in several threads that wait for each other, while workers
+# share its cores: twice, as each of two that share a core has half of it. Measured were 2.3 and, on
+# a busy machine, up to 4.6 (tools/bench/results/gains.md, two workers beside torch's two threads on
+# two cores). Workers share them for twice as long as they need without.
 _SHARED_STEP, _SHARED_STEP_AT_WORST = 2.0, 4.5
+# Of what other threads of the process used while it made its batches, and may only have waited for
+# work: this part is taken to be work, and at worst all. Where a sample has about as much of it as
+# they wait busily after an operation of torch, it is taken to be that, and at worst half is work.
+_WORK, _WORK_IF_AS_LONG = 0.5, (0.1, 0.5)
+_AS_LONG = (0.7, 1.4)  # times as long
 # What the making of batches takes in the main process, as a part of what it took in workers, and
 # steps of what they took beside them, without delay.
 _LESS_MAKING, _MORE_MAKING, _QUICKER_STEPS = 0.75, 1.5, 0.9
@@ -66,6 +75,17 @@ class Prediction:
 
 
 UNKNOWN = Prediction()
+
+
+@dataclass(frozen=True)
+class _FirstWorkers:
+    """What is taken of workers of a loop that had none; at best as the defaults."""
+
+    start: float = 0.0  # of all workers, and their end: a share of the loops
+    sending_ns: float = 0.0  # of each batch, by its worker and again by the loop
+    longer: float = 1.0  # times as long as alone: the making of a batch
+    shared_step: float = 1.0  # times as long as alone: a step while workers share its cores
+    working: float = 0.0  # part of the time in which threads may have only waited, and worked
 
 
 class GainPrediction:
@@ -204,12 +224,14 @@ class GainPrediction:
 
     @cached_property
     def _rows(self) -> Floats:
-        """made, delivery, step, CPU time and fetch of the batches of all epochs (n, 5)."""
+        """made, delivery, step, CPU time, fetch and idle of the batches of all epochs (n, 6)."""
         parts = [
-            np.stack([epoch.made, epoch.delivery, epoch.step, epoch.cpu, epoch.fetch], axis=1)
+            np.stack(
+                [epoch.made, epoch.delivery, epoch.step, epoch.cpu, epoch.fetch, epoch.idle], axis=1
+            )
             for epoch in self._epochs
         ]
-        return np.concatenate(parts) if parts else np.zeros((0, 5))
+        return np.concatenate(parts) if parts else np.zeros((0, 6))
 
     @cached_property
     def _measured(self) -> float:
@@ -219,7 +241,7 @@ class GainPrediction:
 
     @cached_property
     def _drawn(self) -> Floats:
-        """Epochs drawn in blocks of neighbouring batches (batches of an epoch, draws, 5)."""
+        """Epochs drawn in blocks of neighbouring batches (batches of an epoch, draws, 6)."""
         rows = self._rows
         batches = min(max(len(epoch.made) for epoch in self._epochs), _MOST_BATCHES)
         length = bootstrap.block_length(rows[:, [0, 2]] - rows[:, [0, 2]].mean(axis=0))
@@ -234,26 +256,22 @@ class GainPrediction:
         """Duration of each drawn epoch with the present settings (draws,)."""
         return self._times(self._workers, self._prefetch)
 
-    def _times(
-        self,
-        workers: int,
-        prefetch: int,
-        sending_ns: float = 0.0,
-        longer: float = 1.0,
-        helpers: bool = True,
-    ) -> Floats:
+    def _times(self, workers: int, prefetch: int, first: _FirstWorkers | None = None) -> Floats:
         """Return the duration of each drawn epoch after its first batch (draws,).
 
-        `sending_ns`: what each batch costs its worker, and the loop, more than is known. `longer`:
-        times as long as before, of each step. `helpers`: a worker also does what other threads of
-        the process did, if that was work.
+        `first`: what is taken of workers of a loop that had none.
         """
-        made, delivery, step, _, fetch = np.moveaxis(self._drawn, 2, 0)
-        made, step = made + sending_ns if workers and helpers else fetch, step * longer
+        made, delivery, step, _, fetch, idle = np.moveaxis(self._drawn, 2, 0)
+        sending = 0.0
+        if not workers:
+            made = fetch
+        elif first:
+            sending = first.sending_ns
+            made = (made - (1.0 - first.working) * idle) * first.longer + sending
+            shared = 2.0 * made * (1.0 - 1.0 / first.shared_step)
+            step = np.minimum(step * first.shared_step, step + shared)
         every = np.ones(made.shape[1], np.int64)
-        outcome = replay(
-            made, step + sending_ns, workers * every, prefetch * every, delivery=delivery
-        )
+        outcome = replay(made, step + sending, workers * every, prefetch * every, delivery=delivery)
         return np.asarray(outcome.end[-1] - outcome.taken[0])
 
     def _predicted(self, workers: int, prefetch: int, kept: bool) -> Prediction:
@@ -264,39 +282,81 @@ class GainPrediction:
         agreement = ratio(each, self._measured)
         if not abs(agreement - 1.0) <= _TOLERANCE:
             return UNKNOWN
-        extra = self._started_share(workers, kept)
-        after = self._times(workers, prefetch, longer=_SHARED_STEP if loses else 1.0)
-        low, gain, high = self._gains(workers, after, extra)
         if workers and not self._workers:
-            # None of the workers' cost was measured.
-            sending = _SENDING_NS + _SENDING_NS_PER_BYTE * np.nan_to_num(
-                median(float_column(self._scope.batches, "bytes"))
-            )
-            longer = _SHARED_STEP_AT_WORST if loses else 1.0
-            worst = self._times(workers, prefetch, sending, longer)
-            low, _, _ = self._gains(workers, worst, _AT_WORST * extra, sending)
-            # Other threads of the process may have worked, or only waited busily for work.
-            times = self._times(workers, prefetch, helpers=False)
-            _, _, high = self._gains(workers, times, 0.0, helpers=False)
+            low, gain, high = self._gains_of_first(workers, prefetch, kept)
+        else:
+            low, gain, high = self._gains(workers, prefetch, self._started_share(workers, kept))
         # The error of the replay with the present settings may be that of the other one, too.
         off = max(agreement, 1.0 / agreement)
         return Prediction(gain, low / off, high * off)
 
-    def _gains(
-        self,
-        workers: int,
-        after: Floats,
-        extra: float,
-        sending_ns: float = 0.0,
-        helpers: bool = True,
+    def _gains_of_first(
+        self, workers: int, prefetch: int, kept: bool
     ) -> tuple[float, float, float]:
-        """Return (low, middle, high) of the speed-up, with drawn epochs that take so long."""
-        today = self._today
+        """Return (low, middle, high) of the speed-up by workers, of a loop that had none.
+
+        What they cost was not measured: each assumption at its worst lowers the middle by as much,
+        and these losses are taken to be independent. At best they cost nothing.
+        """
+        size = np.nan_to_num(median(float_column(self._scope.batches, "bytes")))
+        loses = self._step_loses_cores(workers)
+        crowd = self._computing(workers) > self._scope.cores / 2
+        working, most_working = self._working()
+        usual = _FirstWorkers(
+            start=self._started_share(workers, kept),
+            sending_ns=_SENDING_NS + _SENDING_NS_PER_BYTE * size,
+            longer=_BESIDE_OTHERS if crowd else 1.0,
+            shared_step=_SHARED_STEP if loses else 1.0,
+            working=working,
+        )
+        worst = (
+            replace(usual, start=_AT_WORST * usual.start),
+            replace(usual, sending_ns=_SENDING_AT_WORST * usual.sending_ns),
+            replace(usual, longer=_BESIDE_OTHERS_AT_WORST if crowd else 1.0),
+            replace(usual, shared_step=_SHARED_STEP_AT_WORST if loses else 1.0),
+            replace(usual, working=most_working),
+        )
+        low, middle, _ = self._gains(workers, prefetch, usual.start, usual)
+        losses = [middle - low]
+        for each in worst:
+            losses.append(middle - self._gains(workers, prefetch, each.start, each)[1])
+        _, _, high = self._gains(workers, prefetch, 0.0, _FirstWorkers())
+        least = middle - math.sqrt(sum(max(loss, 0.0) ** 2 for loss in losses))
+        return max(least, 0.0), middle, high
+
+    def _gains(
+        self, workers: int, prefetch: int, extra: float, first: _FirstWorkers | None = None
+    ) -> tuple[float, float, float]:
+        """Return (low, middle, high) of the speed-up; `extra`: share of the loops for the start."""
+        today, after = self._today, self._times(workers, prefetch, first)
         if workers:  # without any, none of the cores' work that sending takes is left
-            after = np.maximum(after, self._least_time(today, sending_ns, helpers))
+            after = np.maximum(after, self._least_time(today, first))
         gains = 1.0 / (1.0 - self._replayed_share() * (1.0 - after / today) + extra)
         low, middle, high = np.quantile(gains, [0.025, 0.5, 0.975])
         return float(low), float(middle), float(high)
+
+    def _working(self) -> tuple[float, float]:
+        """Return the part of helper threads' time that is taken to be work, and that at worst."""
+        batches = self._scope.batches
+        used, own, size = (
+            float_column(batches, name) for name in ("process_cpu_ns", "cpu_ns", "size")
+        )
+        each = median((used - own) / np.where(size > 0, size, np.nan))
+        waiting = busy_waiting_ns(self._scope.epochs)
+        least, most = _AS_LONG
+        if least <= each / waiting <= most:
+            return _WORK_IF_AS_LONG
+        # What exceeds it is work.
+        return (1.0 - (1.0 - _WORK) * waiting / each if each > waiting else _WORK), 1.0
+
+    def _computing(self, workers: int) -> float:
+        """Return how many threads compute at most: in workers and in steps."""
+        steps = self._scope.waits
+        took, everything = (
+            total(float_column(steps, f"step_{name}ns")) for name in ("", "process_cpu_")
+        )
+        of_step = ratio(everything, took)
+        return workers + (of_step if of_step > 1.0 else 1.0)
 
     def _step_loses_cores(self, workers: int) -> bool:
         """Return True if more workers take cores from a step that computes in several threads.
@@ -311,18 +371,19 @@ class GainPrediction:
         more = workers > self._workers and workers + 1.0 + helpers > self._cores
         return more and helpers >= _LEAST_HELPERS
 
-    def _least_time(self, today: Floats, sending_ns: float, helpers: bool) -> Floats:
+    def _least_time(self, today: Floats, first: _FirstWorkers | None) -> Floats:
         """Return the time that cores need for each drawn epoch: at most as it took, and sending.
 
-        `sending_ns` of each batch are spent by its worker, and again by the loop.
+        Sending is done by the worker, and again by the loop.
         """
-        cpu = self._drawn[1:, :, 3]
-        if not helpers:
-            cpu = cpu - (self._drawn[1:, :, 0] - self._drawn[1:, :, 4])
+        cpu, idle = self._drawn[1:, :, 3], self._drawn[1:, :, 5]
         if np.isnan(cpu).any() or not self._cores > 0:
             return np.zeros_like(today)
-        own = np.minimum(cpu.sum(axis=0) / self._cores, today)
-        return np.asarray(own + len(cpu) * 2.0 * sending_ns / self._cores)
+        if not first:
+            return np.asarray(np.minimum(cpu.sum(axis=0) / self._cores, today))
+        work = (cpu - (1.0 - first.working) * idle).sum(axis=0) * first.longer
+        sending = len(cpu) * 2.0 * first.sending_ns
+        return np.asarray(np.minimum(work / self._cores, today) + sending / self._cores)
 
     def _replayed_share(self) -> float:
         """Return share of the loops' time that is replayed: after each epoch's first batch."""

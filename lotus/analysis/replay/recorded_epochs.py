@@ -35,6 +35,9 @@ class RecordedEpoch:
     # later ones; none with pinned memory, which another thread copies meanwhile.
     handover: Floats
     wait_delay: Floats  # the main process in `wait`: ready to run, without a core; NaN: unknown
+    # Of `made`: what other threads of a process that makes its batches itself used, and may have
+    # only waited busily for work (of torch's threads, after each operation); else 0.
+    idle: Floats
 
     def with_prefetch(self, factors: Sequence[int]) -> Replay:
         """Replay an epoch of workers with each of these prefetch factors: the cases."""
@@ -184,6 +187,7 @@ def _epoch(rows: pd.DataFrame, workers: int, least: int) -> RecordedEpoch | None
         step_delay=float_column(rows, "step_delay"),
         handover=_handover(rows),
         wait_delay=float_column(rows, "wait_delay"),
+        idle=np.zeros(len(rows)),
     )
 
 
@@ -198,9 +202,10 @@ def _made_by_the_loop(rows: pd.DataFrame) -> RecordedEpoch | None:
         return None
     # A worker computes in one thread: it does alone the work of the process's other threads.
     helpers = np.nan_to_num(float_column(rows, "made_cpu") - float_column(rows, "thread_cpu"))
+    helpers = np.maximum(helpers, 0.0)
     return RecordedEpoch(
         rows=int_column(rows, "row"),
-        made=float_column(rows, "fetch") + np.maximum(helpers, 0.0),
+        made=float_column(rows, "fetch") + helpers,
         fetch=float_column(rows, "fetch"),
         delivery=np.zeros(len(rows)),
         step=float_column(rows, "step"),
@@ -211,4 +216,5 @@ def _made_by_the_loop(rows: pd.DataFrame) -> RecordedEpoch | None:
         step_delay=float_column(rows, "step_delay"),
         handover=np.zeros(len(rows)),
         wait_delay=float_column(rows, "wait_delay"),
+        idle=helpers,
     )
