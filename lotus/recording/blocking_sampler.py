@@ -228,7 +228,7 @@ class BlockingSampler:
         pace, period, scanned = LookPace(), _PERIOD_S, 0.0
         running: set[int] = set()
         while not self._is_left_within(period):
-            begun, of_stacks = time.thread_time_ns(), 0
+            of_stacks = 0
             if time.monotonic() - scanned > _RESCAN_S:
                 self._pages.find()
                 of_stacks = self._consider_stacks(running)
@@ -240,9 +240,9 @@ class BlockingSampler:
             ]
             running = {pid for pid, _ in processes}
             self._machine.read(running)
-            cost = time.thread_time_ns() - begun
+            cost = time.thread_time_ns() - self._cost_ns  # waking up is a part of it
             self._memory.read(processes)  # within limits of its own
-            self._cost_ns = time.thread_time_ns()  # waking up is a part of it
+            self._cost_ns = time.thread_time_ns()
             least = _PERIOD_S if self._pages.open else _IDLE_S
             # To start py-spy takes as long as many looks, which are not to wait for it.
             period = pace.until_next(cost - of_stacks, least)
