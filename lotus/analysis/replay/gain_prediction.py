@@ -12,6 +12,7 @@ from lotus.analysis.common.columns import flag, float_column, median, ratio, tot
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.core_use import FULL
 from lotus.analysis.machine.cpu_sums import busy_waiting_ns, helpers_ns, idle_helpers_ns, workers_ns
+from lotus.analysis.machine.undelayed_steps import undelayed_step
 from lotus.analysis.replay.loader_replay import replay
 from lotus.analysis.replay.recorded_epochs import LEAST_BATCHES, RecordedEpoch, recorded_epochs
 from lotus.common.numbers import bootstrap
@@ -138,7 +139,7 @@ class GainPrediction:
         """Predict the gain of batches that cost workers nothing, where these fill the cores.
 
         By sums, as `with_one_thread`: steps take as long as their threads need all cores, or as
-        their own thread. Nobody waits then.
+        their own thread, or as those that lacked no core. Nobody waits then.
         """
         scope, waits = self._scope, self._scope.waits
         took, waited, own, everything = (
@@ -146,6 +147,9 @@ class GainPrediction:
             for name in ("step", "wait", "step_cpu", "step_process_cpu")
         )
         step = max(everything / self._cores, own)
+        alone = undelayed_step(waits)
+        if alone:
+            step = min(step, alone.took_ns * self._steps)
         if scope.partial or len(scope.ranks) > 1 or not 0 < step < took:
             return UNKNOWN
         gain = self._loop_ns / (self._loop_ns - took - waited + step)
@@ -155,23 +159,38 @@ class GainPrediction:
         """Predict the gain of one thread of torch in the training process, beside workers.
 
         By sums of CPU times, where these fill the cores: the loop takes as long as they do, or as
-        its own thread. What torch's other threads use in `next`, where they only wait, is saved; of
-        what they use in steps all at best, or nothing, and then the one thread does it.
+        its own thread, or as a worker. What torch's other threads use in `next`, where they only
+        wait, is saved; of what they use in steps all at best, or nothing, and then the one thread
+        does it. Where some steps lacked no core, all take as much of the cores as these at best.
         """
         scope, waits = self._scope, self._scope.waits
         beside, helpers = idle_helpers_ns(scope), helpers_ns(waits, "step")
-        own, everything = (
-            sum(total(float_column(waits, f"{part}_{cpu}_ns")) for part in ("wait", "step"))
-            for cpu in ("cpu", "process_cpu")
+        of_wait, of_step, all_of_wait, all_of_step = (
+            total(float_column(waits, f"{part}_ns"))
+            for part in ("wait_cpu", "step_cpu", "wait_process_cpu", "step_process_cpu")
         )
-        work = workers_ns(scope) + everything
+        making = workers_ns(scope)
+        work = making + all_of_wait + all_of_step
         partly = scope.partial or len(scope.ranks) > 1 or not beside > 0
         if partly or not work >= FULL * self._cores * self._loop_ns:
             return UNKNOWN
-        worst = max((work - beside) / self._cores, own + helpers)
-        best = max((work - beside - helpers) / self._cores, own)
+        of_worker = making / max(self._workers, 1)
+        worst = max((work - beside) / self._cores, of_wait + of_step + helpers, of_worker)
+        alone = undelayed_step(waits)
+        if alone:
+            of_step = min(of_step, alone.process_cpu_ns * self._steps)
+        best = max(
+            (making + all_of_wait - beside + of_step) / self._cores,
+            of_wait + of_step,
+            of_worker,
+        )
         middle, low, high = (self._loop_ns / t for t in ((worst + best) / 2, worst, best))
         return Prediction(middle, low, high, by_sums=True)
+
+    @property
+    def _steps(self) -> int:
+        """How many training steps have a duration."""
+        return int((float_column(self._scope.waits, "step_ns") > 0).sum())
 
     def without_start_ups(self) -> Prediction:
         """Predict the gain of no workers, where starting them takes far longer than all batches.

@@ -11,6 +11,7 @@ import numpy as np
 from lotus.analysis.common.columns import int_column, ratio
 from lotus.analysis.machine.core_use import MUCH_KEPT, left_cores
 from lotus.analysis.machine.cpu_sums import helpers_ns, idle_helpers_ns, workers_ns
+from lotus.analysis.machine.undelayed_steps import undelayed_step
 from lotus.analysis.replay.gain_prediction import GainPrediction
 from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import LOST_STEPS, WAITS, Charge
@@ -25,6 +26,7 @@ from lotus.common.numbers.array_types import Floats
 _LEAST_WAITS = 0.05
 # Of the loop that steps lose, and times as fast without the making of batches: less is not moved.
 _MUCH_LOST, _WORTH = 0.2, 1.2
+_MUCH_OWN = 0.3  # of the cores' time: the program is in its own way although others use the rest
 _SOME = 1e-3  # of the loss to threads, where that to other processes is all
 # Causes that have to do with the cores or the interpreter in another way.
 _OTHER_REASONS = (INTERPRETER.kind, STEP_HELD.kind, AFFINITY.kind)
@@ -33,17 +35,19 @@ _OTHER_REASONS = (INTERPRETER.kind, STEP_HELD.kind, AFFINITY.kind)
 def with_lost_steps(charges: list[Charge], ledger: Ledger) -> list[Charge]:
     """Return the charges, in which the work of workers has what steps lose to it.
 
-    Only where the program itself keeps the cores busy. Most of it makes batches that are waited
-    for: each kind of work gets a part as large as that of the waits for it. Or the loop would gain
-    more without that work than with one thread in the steps: each kind of work gets a part as
-    large as that of its time.
+    Only where the program itself keeps the cores busy, or much of those that other programs use as
+    well. Most of it makes batches that are waited for: each kind of work gets a part as large as
+    that of the waits for it. Or the loop would gain more without that work than with one thread in
+    the steps: each kind of work gets a part as large as that of its time.
     """
     if not _competes(charges, ledger):
         return charges
     part = _part_of_workers(charges, ledger)
-    weights = [_weight(charge) for charge in charges]
+    weights, by_gain = [_weight(charge) for charge in charges], _part_by_gain(charges, ledger)
+    if part > 0 and by_gain > 0:
+        part = min(part, by_gain)
     if not part > 0 or not sum(weights) > 0:
-        part = _part_by_gain(charges, ledger)
+        part = by_gain
         weights = [_weight(charge, "total_ns") for charge in charges]
     if not part > 0 or not sum(weights) > 0:
         return charges
@@ -63,7 +67,8 @@ def _competes(charges: list[Charge], ledger: Ledger) -> bool:
     use = ledger.use
     kept = use.kept or use.beside_cores >= MUCH_KEPT
     others = any(charge.kind in _OTHER_REASONS for charge in charges)
-    return bool(ledger.scope.num_workers and use.full and not kept and not others)
+    full = use.full or (use.all_used and use.own_share >= _MUCH_OWN)
+    return bool(ledger.scope.num_workers and full and not kept and not others)
 
 
 def _part_of_workers(charges: list[Charge], ledger: Ledger) -> float:
@@ -77,6 +82,9 @@ def _part_of_workers(charges: list[Charge], ledger: Ledger) -> float:
         return 0.0
     of_workers = workers_ns(scope)
     helpers = helpers_ns(scope.waits, "step") + idle_helpers_ns(scope)
+    alone = undelayed_step(scope.waits)
+    if alone:  # what more they use is the loss itself
+        helpers = max(alone.process_cpu_ns - alone.took_ns, 0.0) * len(scope.waits)
     return of_workers / (of_workers + helpers) if of_workers > helpers else 0.0
 
 

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Iterable
 
-from lotus.analysis.common.columns import int_column
+from lotus.analysis.common.columns import float_column, int_column
 from lotus.analysis.machine.core_use import LEAST_OTHERS, allowed_cores
+from lotus.analysis.machine.undelayed_steps import undelayed_step
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.causes import cause_row
@@ -33,7 +34,7 @@ def _of_step(ledger: Ledger) -> Iterable[Charge]:
         ledger.batch_making.looks_of_main.are_enough or ledger.batch_making.step_lock is not None
     )
     if threads.crowded and not are_own:
-        lost = ledger.step_left_ns * threads.lost_share
+        lost = max(ledger.step_left_ns * threads.lost_share, _beyond_undelayed(ledger))
         ledger.step_left_ns -= lost
         if allowed_cores(ledger.scope) < 1:  # one thread would lack a core as well
             ledger.step_short_ns += lost
@@ -45,6 +46,16 @@ def _of_step(ledger: Ledger) -> Iterable[Charge]:
         evidence["others_share"] = others if others >= LEAST_OTHERS else math.nan
         taken = lost * ledger.use.others_part
         yield Charge(STEP_THREADS.kind, STEP_THREADS.title, lost, evidence, taken_ns=taken)
+
+
+def _beyond_undelayed(ledger: Ledger) -> float:
+    """Return what steps take beyond those that lack no core, ns; 0.0: there are too few of these.
+
+    Threads that wait for each other on their cores do not lack one.
+    """
+    alone = undelayed_step(ledger.scope.waits)
+    steps = float((float_column(ledger.scope.waits, "step_ns") > 0).sum())
+    return max(ledger.step_left_ns - steps * alone.took_ns, 0.0) if alone else 0.0
 
 
 def _step_title(charge: Charge, circumstances: Circumstances) -> str:
