@@ -4,9 +4,11 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.machine.core_use import core_use
 from lotus.analysis.verdict.account import account
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from tests.unit.simulated import Plan
@@ -163,3 +165,51 @@ def test_its_threads_are_the_cause_of_a_step_that(
     judgement = judged(run)
     assert judgement.causes[0].kind == "step-threads"
     assert not any("lost_steps_ns" in each.evidence for each in judgement.causes)
+
+
+def with_free_steps(run: SimpleNamespace, every: int = 4) -> SimpleNamespace:
+    """Every so many steps lack no core, and take 1 ms of it alone."""
+    free = np.arange(len(run.waits)) % every == 0
+    run.waits.loc[free, ["step_ns", "step_cpu_ns", "step_process_cpu_ns"]] = 1e6
+    run.waits.loc[free, "step_run_delay_ns"] = 0.0
+    return run
+
+
+def test_what_a_step_takes_that_lacks_no_core_is_what_it_needs() -> None:
+    """GIVEN steps whose threads use more of the cores than workers do, as they wait for each other,
+    while a few steps lack no core and take far less
+    THEN what all others take beyond these is lost to the work that workers do."""
+    waiting = full(helpers=0.9, of_workers=0.6, slow=11.0)
+    assert judged(waiting).causes[0].kind == "step-threads"
+    first = judged(with_free_steps(waiting)).causes[0]
+    assert first.title.startswith("Slow")
+    lost = float((waiting.waits["step_ns"] - 1e6).clip(lower=0).sum())
+    assert first.evidence["lost_steps_ns"] == pytest.approx(lost, rel=0.1)
+
+
+def test_few_steps_that_lack_no_core_tell_nothing() -> None:
+    rare = with_free_steps(full(helpers=0.9, of_workers=0.6, slow=11.0), every=20)
+    assert judged(rare).causes[0].kind == "step-threads"
+
+
+def test_steps_lose_to_workers_also_beside_other_programs() -> None:
+    """GIVEN others that use two fifths of the cores, and the program the rest
+    THEN what its steps lose is divided in the same way as without others."""
+    run = with_free_steps(full(helpers=0.5, of_workers=0.3, slow=11.0))
+    loop = float(run.waits["wait_ns"].sum() + run.waits["step_ns"].sum())
+    run.epochs["end_ns"] = run.epochs["start_ns"] + loop
+    begin, end = float(run.epochs["start_ns"].min()) - 1e9, float(run.epochs["end_ns"].max()) + 1e9
+    run.machine = pd.DataFrame(
+        {
+            "time_ns": [begin, end],
+            "busy_ns": [0.0, 2.0 * (end - begin)],
+            "stolen_ns": 0.0,
+            "idle_ns": [1.0, 1.0],
+        }
+    )
+    use = core_use(scopes(run)[0])
+    assert 0.3 < use.own_share < 0.7
+    assert use.all_used
+    first = judged(run).causes[0]
+    assert first.title.startswith("Slow")
+    assert first.evidence["lost_steps_ns"] > 0
