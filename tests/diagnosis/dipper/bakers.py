@@ -49,7 +49,7 @@ class Flour(nn.Module):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=5)
     args = parser.parse_args()
     torch.manual_seed(78)
     loader = DataLoader(

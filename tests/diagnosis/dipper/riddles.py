@@ -49,7 +49,7 @@ class Next(nn.Module):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=3)
     args = parser.parse_args()
     torch.manual_seed(77)
     loader = DataLoader(Riddles(), BATCH, shuffle=True)
