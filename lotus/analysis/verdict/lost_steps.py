@@ -18,6 +18,7 @@ from lotus.analysis.verdict.causes.cause_row import LOST_STEPS, WAITS, Charge
 from lotus.analysis.verdict.causes.cores.few_cores import AFFINITY
 from lotus.analysis.verdict.causes.cores.step_delay import STEP_DELAY
 from lotus.analysis.verdict.causes.cores.step_threads import STEP_THREADS
+from lotus.analysis.verdict.causes.making.shared_limit import asks_who_computes
 from lotus.analysis.verdict.causes.step.interpreter import INTERPRETER, STEP_HELD
 from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.numbers.array_types import Floats
@@ -43,7 +44,8 @@ def with_lost_steps(charges: list[Charge], ledger: Ledger) -> list[Charge]:
     if not _competes(charges, ledger):
         return charges
     part = _part_of_workers(charges, ledger)
-    weights, by_gain = [_weight(charge) for charge in charges], _part_by_gain(charges, ledger)
+    asking, by_gain = _asking(charges, ledger), _part_by_gain(charges, ledger)
+    weights = [_weight(charge, waits=any(charge is it for it in asking)) for charge in charges]
     if part > 0 and by_gain > 0:
         part = min(part, by_gain)
     if not part > 0 or not sum(weights) > 0:
@@ -65,10 +67,17 @@ def with_lost_steps(charges: list[Charge], ledger: Ledger) -> list[Charge]:
 def _competes(charges: list[Charge], ledger: Ledger) -> bool:
     """Return True if workers that make batches and steps keep all cores busy."""
     use = ledger.use
-    kept = use.kept or use.beside_cores >= MUCH_KEPT
+    kept = (use.kept and not _asking(charges, ledger)) or use.beside_cores >= MUCH_KEPT
     others = any(charge.kind in _OTHER_REASONS for charge in charges)
     full = use.full or (use.all_used and use.own_share >= _MUCH_OWN)
     return bool(ledger.scope.num_workers and full and not kept and not others)
+
+
+def _asking(charges: list[Charge], ledger: Ledger) -> list[Charge]:
+    """Return the work that asks a process of the program, which uses cores to answer."""
+    return [
+        charge for charge in charges if charge.waited_ns and asks_who_computes(charge, ledger.use)
+    ]
 
 
 def _part_of_workers(charges: list[Charge], ledger: Ledger) -> float:
@@ -81,6 +90,8 @@ def _part_of_workers(charges: list[Charge], ledger: Ledger) -> float:
     if waited < _LEAST_WAITS * ledger.loop_ns:
         return 0.0
     of_workers = workers_ns(scope)
+    if _asking(charges, ledger):
+        of_workers += ledger.use.kept_cores * ledger.loop_ns
     helpers = helpers_ns(scope.waits, "step") + idle_helpers_ns(scope)
     alone = undelayed_step(scope.waits)
     if alone:  # what more they use is the loss itself
@@ -113,14 +124,14 @@ def _part_by_gain(charges: list[Charge], ledger: Ledger) -> float:
     return min(max(moved, _SOME), 1.0)
 
 
-def _weight(charge: Charge, measure: str = "") -> float:
+def _weight(charge: Charge, measure: str = "", waits: bool = False) -> float:
     """Return the waits for work that computes in the workers, ns; 0.0 for any other cause.
 
-    `measure`: this evidence instead of the waits.
+    `measure`: this evidence instead of the waits. `waits`: while it waits, what it asks computes.
     """
     if LOST_STEPS not in BY_KIND[charge.kind].facts:
         return 0.0
-    waiting = charge.evidence.get("waiting_share", math.nan)
+    waiting = 0.0 if waits else charge.evidence.get("waiting_share", math.nan)
     ns = charge.evidence.get(measure, 0.0) if measure else charge.waited_ns
     return float(ns * (1.0 - np.nan_to_num(waiting)))
 

@@ -213,3 +213,22 @@ def test_steps_lose_to_workers_also_beside_other_programs() -> None:
     first = judged(run).causes[0]
     assert first.title.startswith("Slow")
     assert first.evidence["lost_steps_ns"] > 0
+
+
+def test_steps_also_lose_to_the_process_that_the_workers_ask() -> None:
+    """GIVEN workers that wait for most of their time for a process that the program keeps, whose
+    answers take more of the cores than the threads of the steps
+    THEN what steps lose to it is part of the asking."""
+    run = full(helpers=0.5, of_workers=0.3, slow=11.0)
+    main = {"pid": int(run.waits["pid"].iloc[0]), "worker": -1, "cpu_ns": 0}
+    run.children = pd.DataFrame([main | {"own_ns": 1e9, "own_cpu_ns": 0.0, "kept_cpu_ns": 0.8e9}])
+    use = core_use(scopes(run)[0])
+    assert use.kept_cores == pytest.approx(0.8)
+    before = judged(run)
+    assert not any("lost_steps_ns" in each.evidence for each in before.causes)
+    pids = run.workers["pid"].to_numpy()
+    rows = [(pid, worker, "Slow", "local-socket", 60) for worker, pid in enumerate(pids)]
+    run.blocking = pd.DataFrame(rows, columns=["pid", "worker", "operation", "reason", "looks"])
+    first = judged(run).causes[0]
+    assert first.title.startswith("Slow")
+    assert first.evidence["lost_steps_ns"] > 0
