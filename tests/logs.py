@@ -68,7 +68,10 @@ def pack_frame(
         rows = arrays.get(name, ())
         values[f"n_{name}"] = len(rows)
         row = struct.Struct("<" + "".join(code for _, code in columns))
-        payload += b"".join(row.pack(*entry) for entry in rows)
+        # Rows may end before the fields that logs of before lack.
+        missing = [(log_format.UNMEASURED,) * (len(columns) - len(entry)) for entry in rows]
+        filled = zip(rows, missing, strict=True)
+        payload += b"".join(row.pack(*entry, *more) for entry, more in filled)
     return log_format.frame(kind, log_format.FIXED[kind].pack(*values.values()) + payload)
 
 

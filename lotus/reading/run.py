@@ -115,7 +115,9 @@ class Run(LauncherTables):
         batch), sample (its index in the data set), operation (category), parent (the container that
         holds the operation, "" if none), index (position in the container), nested (inside another
         operation of its sample or, outside samples, of its thread), start_ns, duration_ns; with
-        level op+cpu also cpu_ns, minor_faults, major_faults, read_bytes.
+        level op+cpu also cpu_ns, minor_faults, major_faults, read_bytes, run_delay_ns (its thread
+        was ready to run, but had no core: duration_ns = cpu_ns + run_delay_ns + blocked time),
+        process_cpu_ns (of all threads of its process meanwhile).
         """
         return sample_tables.operations(self._outline, self._with_cpu())
 

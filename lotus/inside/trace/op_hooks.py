@@ -125,7 +125,7 @@ def _timing_cpu(recorder: Recorder) -> Timing:
     ops, ops_cpu, add_loose = recorder.ops, recorder.ops_cpu, recorder.add_loose
 
     def operation(original: Callable[..., Any], number: int) -> Callable[..., Any]:
-        """Return the same, which also records thread CPU time, page faults and bytes read."""
+        """Return the same, which also records what `log_format.CPU` lists."""
         word = state_page.word_of(number)
 
         def __call__(self: object, /, *args: Any, **kwargs: Any) -> Any:
@@ -138,7 +138,7 @@ def _timing_cpu(recorder: Recorder) -> Timing:
                 return original(*args, **kwargs)
             finally:
                 page[word], end = 0, clock()
-                row = rusage.since(before)
+                row = rusage.since(before, start, end)
                 if live == ident():
                     ops += (start, end, number)
                     ops_cpu += row
@@ -174,7 +174,7 @@ def _timing_counted(recorder: Recorder) -> Timing:
             finally:
                 page[word], end = 0, clock()
                 last = fresh() if live == ident() else UNCOUNTED
-                row = () if before is None else rusage.since(before)
+                row = () if before is None else rusage.since(before, start, end)
                 if live == ident():
                     ops += (start, end, number)
                     edges += (first, last)
@@ -211,7 +211,7 @@ def _spans(recorder: Recorder) -> Callable[[int], Callable[[], None]]:
             # It may end in another fetch than it began in, which has other readings.
             counted = fetch and fetches and fetches[-1] is fetch and live == ident()
             places = (first, fresh()) if counted else (UNCOUNTED, UNCOUNTED)
-            row = () if before is None else rusage.since(before)
+            row = () if before is None else rusage.since(before, start, now)
             if live == opened == ident():
                 ops += (start, now, number)
                 if counters is not None:

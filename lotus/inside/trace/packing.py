@@ -7,6 +7,7 @@ import threading
 from array import array
 
 from ..common.guard import ask, is_number
+from .log import log_format
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,11 +77,11 @@ def pack_rows(rows: Rows) -> tuple[bytes, bytes, bytes, int]:
 def _ops_to_loose(rows: Rows) -> None:
     """Move operations of samples that take over 4.3 s to `loose`, which has full times."""
     samples, ops, ops_cpu = rows.samples, rows.ops[:], rows.ops_cpu
-    tid, row = threading.get_native_id(), 0
+    tid, row, width = threading.get_native_id(), 0, len(log_format.CPU)
     for position, count in enumerate(samples[2::3]):
         while row < count:
             start, end, operation = ops[3 * row : 3 * row + 3]
-            cpu = tuple(ops_cpu[4 * row : 4 * row + 4])
+            cpu = tuple(ops_cpu[width * row : width * (row + 1)])
             rows.loose.append(((start, end - start, operation, tid, position, 0), cpu))
             row += 1
         samples[3 * position + 2] = 0

@@ -332,7 +332,7 @@ class Recorder(Writer):
         ops = len(packed_ops) // 12 if packed_ops else 0
         counts = (
             len(packed_samples) // 24 if packed_samples else 0, len(index) >> 2, len(index64) >> 3,
-            ops, len(packed_cpu) >> 5, loose, loose_cpu,
+            ops, len(packed_cpu) // log_format.CPU_BYTES, loose, loose_cpu,
         )  # fmt: skip
         if indices and packed_samples and self.config.level and not flags & log_format.MANY:
             slowest = self.here.hand.slowest

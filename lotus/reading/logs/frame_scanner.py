@@ -42,6 +42,8 @@ LATER_FIELDS = {
         ),
     ),
 }
+# And those of arrays.
+LATER_OF_ARRAYS = dict.fromkeys(("ops_cpu", "loose_cpu"), ("run_delay_ns", "process_cpu_ns"))
 _CODES = {"b", "B", "h", "H", "i", "I", "q", "Q", "f", "d"}
 
 
@@ -93,12 +95,14 @@ def _types_of(frames: Any) -> dict[int, FrameType] | None:
             if name in _LATER and name not in by_name:
                 continue  # an older log without it
             frame = by_name[name]
-            later = set(LATER_FIELDS.get(name, ()))
-            for have, want in [
-                (frame.fixed, expected.fixed),
-                *((dict(frame.arrays)[array], fields) for array, fields in expected.arrays),
+            for have, want, later in [
+                (frame.fixed, expected.fixed, LATER_FIELDS.get(name, ())),
+                *(
+                    (dict(frame.arrays)[array], fields, LATER_OF_ARRAYS.get(array, ()))
+                    for array, fields in expected.arrays
+                ),
             ]:
-                if not set(want.names or ()) - later <= set(have.names or ()):
+                if not set(want.names or ()) - set(later) <= set(have.names or ()):
                     return None
                 if any(
                     have[field].kind == "f"

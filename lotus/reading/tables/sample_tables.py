@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.common.numbers.array_types import Ints
+from lotus.inside.trace.log import log_format
 from lotus.reading.logs.frame_scanner import Array
 from lotus.reading.logs.process_tree import Assembly, Process
 from lotus.reading.tables.batch_tables import alike, categories, frame, repeat, signed, whose
@@ -20,7 +21,7 @@ from lotus.reading.tables.process_contents import (
     parallel,
 )
 
-CPU = ("cpu_ns", "minor_faults", "major_faults", "read_bytes")
+CPU = tuple(name for name, _ in log_format.CPU)
 UNNAMED = "(unnamed)"  # an operation whose definition is lost
 _INT_COLUMNS = ("worker", "loader", "epoch")
 
@@ -130,6 +131,7 @@ def operations(
                 _fill_cpu(out, there, apart.cpu, apart.with_cpu)
         rows_of.append(there.stop - last)
         last = there.stop
+    order: tuple[str, ...]
     order = ("tid", *_INT_COLUMNS, "batch", "position", "sample", "operation", "parent", "index")
     order = (*order, "nested", "start_ns", "duration_ns", *(CPU if with_cpu else ()))
     columns: dict[str, Any] = {name: out.pop(name)[:last] for name in order}
@@ -201,7 +203,8 @@ def _fill(
 
 def _fill_cpu(out: dict[str, Array], here: slice, cpu: Array, known: Array) -> None:
     for name in CPU:
-        out[name][here] = np.where(known, cpu[name], np.nan)
+        values = cpu[name]
+        out[name][here] = np.where(known & (values != log_format.UNMEASURED), values, np.nan)
 
 
 def _fill_loose(

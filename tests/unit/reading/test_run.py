@@ -150,6 +150,7 @@ def test_the_level_with_counters_has_their_columns(tmp_path):
     run = load(RunBuilder(tmp_path / "run", level="op+cpu").end())
     # WHEN the operations are asked for, THEN the columns of the counters are there
     extra = ["cpu_ns", "minor_faults", "major_faults", "read_bytes"]
+    extra += ["run_delay_ns", "process_cpu_ns"]
     assert list(run.ops.columns) == [*COLUMNS["ops"].split(), *extra]
 
 

@@ -34,7 +34,15 @@ _TAIL = len(CHECK % 0)
 # `frames` of the header and the reader are generated from this table.
 # kind: (name, fixed fields, arrays in order)
 # An array is (name, fields); all its rows have the same width.
-_CPU = (("cpu_ns", "Q"), ("minor_faults", "Q"), ("major_faults", "Q"), ("read_bytes", "Q"))
+CPU = (
+    ("cpu_ns", "Q"),  # CPU time of the thread during the operation
+    ("minor_faults", "Q"),
+    ("major_faults", "Q"),
+    ("read_bytes", "Q"),
+    ("run_delay_ns", "Q"),  # that thread was ready to run, but had no core; or UNMEASURED
+    ("process_cpu_ns", "Q"),  # CPU time of the whole process meanwhile
+)
+CPU_BYTES = 8 * len(CPU)  # of one row
 # An operation outside a sample, on another thread than the fetch, or too long for `ops`.
 _LOOSE = (
     ("start_ns", "Q"),
@@ -92,9 +100,9 @@ FRAMES = {
             # Start and end modulo 2^32: each lies less than 2^32 ns after the start of its sample
             # (or the operation is in `loose`). Rows are in order of completion.
             ("ops", (("start_low", "I"), ("end_low", "I"), ("operation", "I"))),
-            ("ops_cpu", _CPU),  # parallel to `ops`, or empty
+            ("ops_cpu", CPU),  # parallel to `ops`, or empty
             ("loose", _LOOSE),
-            ("loose_cpu", _CPU),  # parallel to `loose`, or empty
+            ("loose_cpu", CPU),  # parallel to `loose`, or empty
             # What the feeder thread did with earlier batches of this worker.
             (
                 "sends",
@@ -140,14 +148,14 @@ FRAMES = {
         (
             ("pins", (("batch", "Q"), ("start_ns", "Q"), ("end_ns", "Q"))),
             ("loose", _LOOSE),
-            ("loose_cpu", _CPU),
+            ("loose_cpu", CPU),
         ),
     ),
     # Spans and named callables outside any batch.
     LOOSE: (
         "loose",
         (("n_loose", "I"), ("n_loose_cpu", "I")),
-        (("loose", _LOOSE), ("loose_cpu", _CPU)),
+        (("loose", _LOOSE), ("loose_cpu", CPU)),
     ),
     # The process once a second.
     RESOURCES: (

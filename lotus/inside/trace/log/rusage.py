@@ -1,7 +1,10 @@
 """Reads statistics of this thread and process: CPU time, page faults, reads, memory."""
 
+from __future__ import annotations
+
 import ctypes
 import os
+from threading import get_ident
 
 from ...common.clocks import clock, cpu_clock, process_cpu_clock
 from ...common.guard import of_the_program, quiet
@@ -10,6 +13,8 @@ from . import log_format
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import resource
+
+    Before = tuple[int, int, int, int, resource.struct_rusage, int]
 else:
     from .standard_library import resource
 
@@ -17,6 +22,12 @@ _SCHEDSTAT = b"/proc/thread-self/schedstat"
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC
 _LONGEST = 80  # bytes of three numbers
 _LONG_NS = 2_000_000  # for a reading that takes microseconds
+# A thread that was on a core for all but so much of a stretch of time was ready without one for no
+# longer. Its delay need not be read again, which takes longer than any other reading.
+_SLACK_NS = 20_000
+# The latest such reading by `now` or `since`: thread, time and its CPU time before, the delay.
+_latest = (0, 0, 0, 0)
+_OF_ANOTHER = (log_format.UNMEASURED,) * len(log_format.CPU)
 _hold = False  # whether another thread of this process was seen to hold the interpreter
 _libc = ctypes.PyDLL(None)  # whose calls keep the interpreter; not loaded after a fork
 _libc.open.argtypes = [ctypes.c_char_p, ctypes.c_int]
@@ -25,22 +36,57 @@ _libc.read.restype = ctypes.c_ssize_t
 _libc.close.argtypes = [ctypes.c_int]
 
 
-def now() -> tuple[resource.struct_rusage, int]:
-    """Return the thread's resource usage and CPU time (ns), for `since`."""
-    return resource.getrusage(resource.RUSAGE_THREAD), cpu_clock()
+def now() -> Before:
+    """Return this thread, its run_delay_ns, when that was read, the process's CPU time (ns), this
+    thread's resource usage and CPU time (ns), for `since`.
 
-
-def since(before: tuple[resource.struct_rusage, int]) -> tuple[int, int, int, int]:
-    """Return CPU time (ns), minor and major page faults and bytes read by this thread since
-    `before`.
+    The delay comes first, and a CPU clock before it: see `reading`.
     """
-    cpu = cpu_clock() - before[1]
-    after, then = resource.getrusage(resource.RUSAGE_THREAD), before[0]
+    global _latest
+    me, cpu, time = get_ident(), cpu_clock(), clock()
+    ident, then, then_cpu, delay = _latest
+    if ident != me or (time - then) - (cpu - then_cpu) > _SLACK_NS:
+        delay = run_delay_ns()
+        _latest = (me, time, cpu, delay)
+        time = clock()
+    used = resource.getrusage(resource.RUSAGE_THREAD)
+    return me, delay, time, process_cpu_clock(), used, cpu_clock()
+
+
+def since(before: Before, start: int, end: int) -> tuple[int, ...]:
+    """Return the fields of `log_format.CPU`, from `before` to now; UNMEASURED on another thread.
+
+    `start` and `end` are times, after `before` was read and before this was called. Should the
+    kernel take the core away between these times and the readings of the delay, that is not counted
+    towards it. It is at most what the CPU time leaves of the time between `start` and `end`.
+    """
+    global _latest
+    cpu, process = cpu_clock(), process_cpu_clock()
+    ident, delay, read, process_before, then, cpu_before = before
+    used = cpu - cpu_before
+    if ident != get_ident() or used < 0:  # or of the process that forked this one
+        return _OF_ANOTHER
+    off = end - start - used
+    if delay != log_format.UNMEASURED:
+        if off <= _SLACK_NS:
+            delay = 0
+        else:
+            time = clock()  # reading the file takes long, so the CPU clocks were first
+            outside = sum([gap for gap in (start - read, time - end) if gap > _SLACK_NS])
+            latest = run_delay_ns()
+            _latest = (ident, time, cpu, latest)
+            if latest == log_format.UNMEASURED:
+                delay = latest
+            else:
+                delay = max(min(latest - delay - outside, off), 0)
+    after = resource.getrusage(resource.RUSAGE_THREAD)
     return (
-        cpu,
+        used,
         after.ru_minflt - then.ru_minflt,
         after.ru_majflt - then.ru_majflt,
         (after.ru_inblock - then.ru_inblock) * 512,
+        delay,
+        process - process_before,
     )
 
 
@@ -55,7 +101,8 @@ def reading() -> tuple[int, ...]:
     So at the start of a stretch, a CPU clock is read before this: else the delay that follows would
     count towards the stretch, and its time towards what came before.
     """
-    delay, process, (used, cpu) = run_delay_ns(), process_cpu_clock(), now()
+    delay, process = run_delay_ns(), process_cpu_clock()
+    used, cpu = resource.getrusage(resource.RUSAGE_THREAD), cpu_clock()
     return (
         delay, process, cpu, used.ru_minflt, used.ru_majflt, used.ru_inblock,
         used.ru_nvcsw, used.ru_nivcsw,

@@ -58,7 +58,7 @@ def test_operations_of_threads_keep_their_own_cpu_times(tmp_path: Path) -> None:
     def work(which: int) -> None:
         gate.wait()
         for start in range(which * EACH + 1, (which + 1) * EACH + 1):
-            recorder.add_loose(start, start + 1, number, (start, 0, 0, 0))
+            recorder.add_loose(start, start + 1, number, (start, 0, 0, 0, 0, 0))
 
     threads = [threading.Thread(target=work, args=(which,)) for which in range(THREADS)]
     sys.setswitchinterval(1e-7)
@@ -84,7 +84,7 @@ def test_what_two_threads_write_at_once_is_written_once(tmp_path: Path) -> None:
     def add() -> None:
         nonlocal added
         added += 1
-        recorder.add_loose(added, added + 1, number, (added, 0, 0, 0))
+        recorder.add_loose(added, added + 1, number, (added, 0, 0, 0, 0, 0))
         recorder.add_sync(added, added, added + 1, added + 2, 1)
         recorder.sends.append((0, added, added, 1, 1, 1, 1, 1))
 

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lotus.inside.trace.log import log_format
+from lotus.reading.logs import frame_scanner
 from lotus.reading.run import load
 from tests.logs import START_NS, RunBuilder, Sample, pack_frame
 
@@ -312,6 +313,55 @@ def test_counters_of_operations(tmp_path):
     counters = ops[["cpu_ns", "minor_faults", "major_faults", "read_bytes"]].to_numpy()
     assert np.isnan(counters[:2]).all()
     assert counters[2:].tolist() == [[9, 1, 2, 512], [19, 3, 4, 0], [4, 5, 6, 7]]
+
+
+def test_run_delay_and_process_cpu_time_of_operations(tmp_path):
+    # GIVEN operations of which the kernel tells how long they had no core, and one of which not
+    run = RunBuilder(tmp_path / "run", level="op+cpu")
+    worker = worker_of(run, level="op+cpu")
+    unmeasured = log_format.UNMEASURED
+    worker.batch(
+        0,
+        start_ns=2_000,
+        samples=[Sample(0, 100, [("A", 10), ("B", 20)])],
+        ops_cpu=[(9, 1, 2, 512, 1, 30), (19, 3, 4, 0, unmeasured, 19)],
+        loose=[("pad", 2_110, 5, 201, 1)],
+        loose_cpu=[(unmeasured,) * 6],
+    )
+    # WHEN operations are asked for, THEN what is not known is no number
+    ops = load(run.end()).ops
+    assert ops["run_delay_ns"].fillna(-1).tolist() == [1, -1, -1]
+    assert ops["process_cpu_ns"].fillna(-1).tolist() == [30, 19, -1]
+    assert ops["cpu_ns"].fillna(-1).tolist() == [9, 19, -1]
+
+
+def test_operations_of_a_log_without_their_run_delay(tmp_path, monkeypatch):
+    # GIVEN a log of a version that recorded four numbers of an operation
+    frames = {}
+    for kind, (name, fixed, arrays) in log_format.FRAMES.items():
+        shorter = [
+            (array, fields[:4] if array in frame_scanner.LATER_OF_ARRAYS else fields)
+            for array, fields in arrays
+        ]
+        frames[kind] = (name, fixed, tuple(shorter))
+    monkeypatch.setattr(log_format, "FRAMES", frames)
+    run = RunBuilder(tmp_path / "run", level="op+cpu")
+    worker = worker_of(run, level="op+cpu")
+    worker.batch(
+        0,
+        start_ns=2_000,
+        samples=[Sample(0, 100, [("A", 10), ("B", 20)])],
+        ops_cpu=[(9, 1, 2, 512), (19, 3, 4, 0)],
+        loose=[("pad", 2_110, 5, 201, 1)],
+        loose_cpu=[(4, 5, 6, 7)],
+    )
+    path = run.end()
+    monkeypatch.undo()
+    # WHEN operations are asked for, THEN these are there, and the others are not known
+    loaded = load(path)
+    assert loaded.ops["cpu_ns"].tolist() == [9, 19, 4]
+    assert loaded.ops["read_bytes"].tolist() == [512, 0, 7]
+    assert loaded.ops[["run_delay_ns", "process_cpu_ns"]].isna().all(axis=None)
 
 
 def test_operations_without_a_name(run):
