@@ -27,7 +27,10 @@ from lotus.common.storage import long_arrays
 # The longest that storage can plausibly take: a disc that seeks for every 4 KiB and every fault.
 STORAGE_NS_PER_BYTE, STORAGE_NS_PER_FAULT = 2000.0, 20e6
 # Columns of `Run.ops` that are added up, with how many rows had a value: `known_NAME`.
-MEASURED = ("duration_ns", "cpu_ns", "minor_faults", "major_faults", "read_bytes")
+MEASURED = (
+    "duration_ns", "cpu_ns", "minor_faults", "major_faults", "read_bytes", "run_delay_ns",
+    "process_cpu_ns",
+)  # fmt: skip
 _CELL = ["loader", "parent", "operation", "in_batch", "in_sample", "nested"]
 _MANY = 256
 LONG_AFTER = 1 << 62  # any time of a run

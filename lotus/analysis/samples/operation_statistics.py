@@ -1,5 +1,8 @@
 """Per-operation statistics and how the parts of a fetch add up."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -18,6 +21,10 @@ from lotus.analysis.common.scope import Scope
 IDLE = "idle"
 SUMS_COLUMNS = ["whole", "total_ns", "parts_ns", "own_ns", "remainder_ns", "remainder_share"]
 STATISTICS = ("total", "mean", "p50", "p95", "p99", "std", "max")
+CORE_TIMES = ("run_delay_ns", "run_delay_share", "blocked_share", "helper_cpu_ns", "helper_share")
+# Helpers of an operation are not noticeable if they use less than this of the process's CPU time or
+# of the operation's time, or so many ns a call: the readings themselves take microseconds.
+_LEAST_HELPER_SHARE, _LEAST_HELPER_CORES, _LEAST_HELPER_NS = 0.1, 0.02, 20_000
 
 
 def operation_table(scope: Scope) -> pd.DataFrame:
@@ -25,9 +32,11 @@ def operation_table(scope: Scope) -> pd.DataFrame:
 
     Columns: operation parent kind nested count total_ns mean_ns p50_ns p95_ns p99_ns std_ns max_ns
     workers_share (of the workers' time, fetching and idle; of the fetching time without workers)
-    cpu_ns waiting_share read_bytes major_faults (NaN where not recorded) quantile_error (how far
-    p50, p95 and p99 may lie from the exact ones, as a share of them). The time of a nested
-    operation is also in that of the operation around it.
+    cpu_ns waiting_share (off the CPU) run_delay_ns run_delay_share (its thread was ready to run,
+    but had no core) blocked_share (neither on a core nor ready) helper_cpu_ns (of the other threads
+    of its process meanwhile) helper_share (of the process's CPU time) read_bytes major_faults (NaN
+    where not recorded) quantile_error (how far p50, p95 and p99 may lie from the exact ones, as a
+    share of them). The time of a nested operation is also in that of the operation around it.
     """
     cells, whole = scope.calls.cells, workers_time(scope)
     rows = [
@@ -35,8 +44,8 @@ def operation_table(scope: Scope) -> pd.DataFrame:
         for name, part in cells.groupby("operation", sort=False)
     ]
     columns = ["operation", "nested", "count", *[f"{name}_ns" for name in STATISTICS]]
-    columns += ["workers_share", "cpu_ns", "waiting_share", "read_bytes", "major_faults"]
-    columns.append("quantile_error")
+    columns += ["workers_share", "cpu_ns", "waiting_share", *CORE_TIMES]
+    columns += ["read_bytes", "major_faults", "quantile_error"]
     table = pd.DataFrame(rows, columns=columns)
     kinds = scope.operations
     if len(kinds):
@@ -50,8 +59,8 @@ def operation_table(scope: Scope) -> pd.DataFrame:
 
 def _row(name: str, cells: pd.DataFrame, took: Durations, whole: float) -> dict[str, object]:
     p50, p95, p99 = took.quantiles((0.5, 0.95, 0.99))
-    measured = bool((cells["known_cpu_ns"] == cells["count"]).all())
-    used = float(cells["cpu_ns"].sum()) if measured else np.nan
+    used = _whole_sum(cells, "cpu_ns")
+    waiting = 1.0 - float(np.minimum(ratio(used, took.total), 1.0))
     return {
         "operation": name,
         "nested": bool(cells["nested"].all()),
@@ -65,11 +74,40 @@ def _row(name: str, cells: pd.DataFrame, took: Durations, whole: float) -> dict[
         "max_ns": took.most,
         "workers_share": ratio(took.total, whole),
         "cpu_ns": used,
-        "waiting_share": 1 - min(ratio(used, took.total), 1) if measured else np.nan,
+        "waiting_share": waiting,
+        **_core_times(cells, used, took.total),
         "read_bytes": known_sum(cells, "read_bytes"),
         "major_faults": known_sum(cells, "major_faults"),
         "quantile_error": took.error,
     }
+
+
+def _whole_sum(cells: pd.DataFrame, name: str) -> float:
+    """Return the sum of a measure that each call has; NaN if some lack it."""
+    whole = bool((cells[f"known_{name}"] == cells["count"]).all())
+    return float(cells[name].sum()) if whole else float("nan")
+
+
+def _core_times(cells: pd.DataFrame, used: float, took: float) -> dict[str, float]:
+    """Return the CORE_TIMES of an operation of this CPU time and duration (ns)."""
+    delay = _whole_sum(cells, "run_delay_ns")
+    process = _whole_sum(cells, "process_cpu_ns")
+    helpers = np.maximum(process - used, 0.0)
+    values = (
+        delay,
+        ratio(delay, took),
+        np.clip(ratio(took - used - delay, took), 0.0, 1.0),
+        helpers,
+        ratio(helpers, process),
+    )
+    return {name: float(value) for name, value in zip(CORE_TIMES, values, strict=True)}
+
+
+def has_helpers(row: Mapping[str, Any]) -> bool:
+    """Return whether other threads computed noticeably during an operation of the table."""
+    helpers = row["helper_cpu_ns"]
+    least = max(_LEAST_HELPER_CORES * row["total_ns"], _LEAST_HELPER_NS * row["count"])
+    return bool(row["helper_share"] >= _LEAST_HELPER_SHARE and helpers >= least)
 
 
 def workers_time(scope: Scope) -> float:

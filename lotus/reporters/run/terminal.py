@@ -175,10 +175,16 @@ def _operations(console: "Console", loader: LoaderSummary) -> None:
             rows.append([f"({row['part']})", *table.cells(row)])
     who = "the workers'" if loader.scope.num_workers else "fetching"
     headings = [("", LEFT), *table.headings]
-    print_table(console, f"Operations (share: of {who} time)", headings, rows, names_in=(0,))
+    # With all columns, there would be no room for names.
+    words = report_columns.core_words(loader)
+    spare = ("std", "p99") if words else ()
+    title = f"Operations (share: of {who} time)"
+    print_table(console, title, headings, rows, names_in=(0,), spare=spare)
     omitted = len(loader.operations) - _MOST_OPERATIONS
     if omitted > 0:
         console.print(f"  and {omitted} more: see --json", style="dim")
+    if words:
+        print_paragraph(console, "", words)
 
 
 def _blocked(console: "Console", loader: LoaderSummary) -> None:

@@ -10,6 +10,7 @@ from lotus.analysis.common.scope import scopes
 from lotus.analysis.machine.memory_readings import NEVER_READ, READ_ONCE
 from lotus.analysis.samples.operation_statistics import (
     fetch_sums,
+    has_helpers,
     operation_table,
     worker_time_table,
     workers_time,
@@ -104,6 +105,28 @@ def test_cpu_time_is_shown_where_it_was_recorded() -> None:
     row = operation_table(scopes(run)[0]).iloc[0]
     assert row["waiting_share"] == pytest.approx(0.75)
     assert row["major_faults"] == row["count"]
+
+
+def test_time_of_operations_on_a_core_without_one_and_blocked() -> None:
+    run = Plan().run()
+    wall = run.ops["duration_ns"]
+    run.ops = run.ops.assign(
+        cpu_ns=wall // 4, minor_faults=0, major_faults=0, read_bytes=0,
+        run_delay_ns=wall // 2, process_cpu_ns=wall,
+    )  # fmt: skip
+    row = operation_table(scopes(run)[0]).iloc[0]
+    shares = [row["cpu_ns"] / row["total_ns"], row["run_delay_share"], row["blocked_share"]]
+    assert shares == pytest.approx([0.25, 0.5, 0.25])
+    assert row["helper_cpu_ns"] == pytest.approx(0.75 * row["total_ns"])
+    assert row["helper_share"] == pytest.approx(0.75)
+    assert has_helpers(row)
+    run.ops["process_cpu_ns"] = run.ops["cpu_ns"] + 5_000  # what the readings take
+    assert not has_helpers(operation_table(scopes(run)[0]).iloc[0])
+    run.ops.loc[run.ops.index[0], "run_delay_ns"] = np.nan
+    table = operation_table(scopes(run)[0]).set_index("operation")
+    assert table["run_delay_share"].isna().tolist() == table["blocked_share"].isna().tolist()
+    assert table["blocked_share"].isna().sum() == 1  # not known of all of its calls
+    assert table["helper_share"].notna().all()
 
 
 def test_the_slowest_samples_come_with_path_and_operation() -> None:

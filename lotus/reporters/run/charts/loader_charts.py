@@ -179,14 +179,17 @@ def shares(loader: LoaderSummary) -> Chart:
     table = loader.operations
     outer = table[~table["nested"].astype(bool)]
     inner, merged = outer.head(_MOST_NAMES), outer.iloc[_MOST_NAMES:]
-    entries = [(operation_name(row["operation"]), row["total_ns"], row["workers_share"], BLUE)
-               for row in rows_of(inner)]  # fmt: skip
+    entries: list[tuple[str, float, float, str, report_columns.Row]] = [
+        (operation_name(row["operation"]), row["total_ns"], row["workers_share"], BLUE, row)
+        for row in rows_of(inner)
+    ]
     entries += [
         (
             f"({row['part']})",
             row["total_ns"],
             row["workers_share"],
             part_colour(row["part"]),
+            {},
         )
         for row in rows_of(loader.other_time)
         if row["total_ns"] > 0
@@ -194,7 +197,7 @@ def shares(loader: LoaderSummary) -> Chart:
     if len(merged):
         entries.append(
             (f"{amount(len(merged))} other operations", float(merged["total_ns"].sum()),
-             float(merged["workers_share"].sum()), BLUE)
+             float(merged["workers_share"].sum()), BLUE, {})
         )  # fmt: skip
     entries.sort(key=lambda entry: -entry[1])
     bars: dict[str, Any] = {
@@ -216,12 +219,17 @@ def shares(loader: LoaderSummary) -> Chart:
         "yaxis": axis,
         "showlegend": False,
     }
-    headings = [("", LEFT), ("time", RIGHT), ("share", RIGHT)]
-    rows = [[name, tight(ns), share(part)] for name, ns, part, _ in entries]
+    core_times = report_columns.shown(report_columns.CORE_TIMES, loader, report_columns.PAGE)
+    headings = [("", LEFT), ("time", RIGHT), ("share", RIGHT), *core_times.headings]
+    rows = [
+        [name, tight(ns), share(part), *core_times.cells(row)] for name, ns, part, _, row in entries
+    ]
     note = (
         "Blue: operations; olive: the data set's own code and torch's; dark red: collate; grey: "
         "idle."
     )
+    if words := report_columns.core_words(loader):
+        note += f" {words}"
     return Chart(
         "shares", f"What {who} time went to", {"data": [bars], "layout": layout},
         Table(headings, rows), note,

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lotus.analysis.samples.operation_statistics import has_helpers
 from lotus.analysis.summary import LoaderSummary
 from lotus.analysis.verdict.rest_of_causes import rest_of
 from lotus.analysis.verdict.verdict import Cause
 from lotus.common.text.formatting import amount, duration, operation_name, plain, share
-from lotus.reporters.base.console import LEFT, RIGHT, tight, tight_size
+from lotus.reporters.base.console import LEFT, RIGHT, rows_of, tight, tight_size
 from lotus.reporters.run.parts import blocked_words
 
 Row = Mapping[str, Any]
@@ -106,6 +107,23 @@ def _waits(loader: LoaderSummary) -> bool:
     return bool(loader.operations["waiting_share"].notna().any())
 
 
+def _ready(loader: LoaderSummary) -> bool:
+    return bool(loader.operations["run_delay_share"].notna().any())
+
+
+def _waits_only(loader: LoaderSummary) -> bool:
+    """Return whether it is not known for what operations were off the CPU."""
+    return _waits(loader) and not _ready(loader)
+
+
+def _helped(loader: LoaderSummary) -> bool:
+    return any(has_helpers(row) for row in rows_of(loader.operations))
+
+
+def _helpers(row: Row) -> str:
+    return share(row["helper_share"]) if "helper_share" in row and has_helpers(row) else ""
+
+
 def _paths(loader: LoaderSummary) -> bool:
     return bool(loader.slowest["path"].astype(bool).any())
 
@@ -141,12 +159,34 @@ WORKERS = (
     Column("grew", _of("growth_bytes", tight_size), (TERMINAL,), when=_memory),
 )  # fmt: skip
 
+# Of an operation's own time, which is on a core but for "no core" and "blocked".
+CORE_TIMES = (
+    Column("off CPU", _of("waiting_share", share), when=_waits_only),
+    Column("no core", _of("run_delay_share", share), when=_ready),
+    Column("blocked", _of("blocked_share", share), when=_ready),
+    Column("helpers", _helpers, when=_helped),
+)
+
+
+def core_words(loader: LoaderSummary) -> str:
+    """Return what the columns CORE_TIMES mean; "" where only "off CPU" is known, or nothing."""
+    if not _ready(loader):
+        return ""
+    words = (
+        "An operation's own time is on a core, ready to run with no core, or blocked. These are "
+        "shares of it."
+    )
+    if _helped(loader):
+        words += " Helpers: how much of the process's CPU time meanwhile was of other threads."
+    return words
+
+
 # Without names, which precede them as a tree.
 OPERATIONS = (
     Column("count", _of("count", amount)),
     *(Column(name, _of(f"{name}_ns", tight)) for name in ("mean", "p50", "p95", "p99", "std")),
     Column("share", _of("workers_share", share)),
-    Column("off CPU", _of("waiting_share", share), when=_waits),
+    *CORE_TIMES,
 )
 
 BLOCKED = (

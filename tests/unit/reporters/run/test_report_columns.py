@@ -64,3 +64,38 @@ def test_a_row_without_a_value_has_an_empty_cell() -> None:
     table = report_columns.shown(report_columns.OPERATIONS, loader, TERMINAL)
     assert table.cells({}) == [""] * len(table.headings)
     assert table.cells({"workers_share": 0.5}).count("50%") == 1
+
+
+def test_what_operations_were_doing_fits_into_eighty_columns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "RandomResizedCropWithAVeryLongName"
+    run = Plan(workers=2, operations={name: 123.456, "Flip": 345.678}).run()
+    wall, helped = run.ops["duration_ns"], run.ops["operation"].astype(str) == name
+    run.ops = run.ops.assign(
+        cpu_ns=wall // 10, minor_faults=0, major_faults=0, read_bytes=0, run_delay_ns=wall // 5,
+        process_cpu_ns=wall // 10 + helped * wall // 2,
+    )  # fmt: skip
+    tables = {}
+    for columns in ("80", "120"):
+        monkeypatch.setenv("COLUMNS", columns)
+        file = io.StringIO()
+        terminal.write(plain_console(file), summarise(run))
+        tables[columns] = file.getvalue().partition("\nOperations")[2].partition("\n\n")[0]
+        assert max(map(len, tables[columns].splitlines())) <= int(columns)
+    rows = {line.split()[0]: line.split() for line in tables["120"].splitlines() if line.strip()}
+    assert rows["count"][-5:] == ["share", "no", "core", "blocked", "helpers"]
+    assert rows[name][-3:] == ["20%", "70%", "83%"]
+    assert rows["Flip"][-2:] == ["20%", "70%"]
+    assert "std" in rows["count"]
+    assert "Left out, as lines are short here: std" in tables["80"]
+    for table in tables.values():
+        assert "off CPU" not in table
+        assert "no core" in table
+        assert "ready to run with no core, or blocked" in " ".join(table.split())
+    chart = loader_charts.shares(summarise(run).loaders[0])
+    page = {row[0]: row[3:] for row in chart.table.rows}
+    assert [title for title, _ in chart.table.columns[3:]] == ["no core", "blocked", "helpers"]
+    assert page["Flip"] == ["20%", "70%", ""]
+    assert page["(own code)"] == ["", "", ""]
+    assert "ready to run with no core, or blocked" in chart.note
