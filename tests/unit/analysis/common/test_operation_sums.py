@@ -27,6 +27,8 @@ def _random(rows: int, seed: int = 0) -> pd.DataFrame:
             "minor_faults": cpu,
             "major_faults": np.floor(cpu / 500),
             "read_bytes": cpu * 4096,
+            "run_delay_ns": np.where(draw.random(rows) < 0.1, np.nan, cpu // 3),
+            "process_cpu_ns": 2 * cpu,
         }
     )
 
