@@ -18,6 +18,8 @@ from lotus.analysis.verdict.parts_of_loop import HIGH
 # Defects in how data are divided come first: what else is waited for is measured beside them.
 DEFECTS = (SAMPLES_TWICE.kind, STARVED.kind)
 _EDGES = (STARTUP, SHUTDOWN)
+# Of the loop: what makes steps lose as much comes before what the steps need, which remains.
+_MUCH_LOST = 0.3
 
 
 class Group(IntEnum):
@@ -92,6 +94,9 @@ class _Ranking:
     def _comes_before_the_step(self, charge: Charge) -> bool:
         """Return True if it is worth a change although the training step sets the pace."""
         row = BY_KIND[charge.kind]
+        lost = charge.evidence.get(LOST_STEPS, 0.0)
+        if self.kind == "consumer-bound" and self.whole > 0 and lost >= _MUCH_LOST * self.whole:
+            return True
         if self.kind != "consumer-bound" or not row.is_grave(charge):
             return False
         gives_way = 0.0 < HIGH * self.whole <= self._spent(row.gives_way_to)

@@ -232,3 +232,19 @@ def test_steps_also_lose_to_the_process_that_the_workers_ask() -> None:
     first = judged(run).causes[0]
     assert first.title.startswith("Slow")
     assert first.evidence["lost_steps_ns"] > 0
+
+
+def test_work_that_steps_lose_much_to_comes_before_what_they_need() -> None:
+    """GIVEN steps that compute for most of their time, and lose a third of the loop to workers
+    THEN these come first, although the steps set the pace: what steps need remains."""
+    run = hardly_waits(of_workers=0.9)
+    waits = run.waits
+    waits["step_cpu_ns"], waits["step_run_delay_ns"] = (
+        part * waits["step_ns"] for part in (0.65, 0.35)
+    )
+    waits["step_process_cpu_ns"] = 1.3 * waits["step_cpu_ns"]
+    judgement = judged(run)
+    first, shares = judgement.causes[0], {each.kind: each.share for each in judgement.causes}
+    assert judgement.kind == "consumer-bound"
+    assert first.title == "Slow"
+    assert 0.3 < first.share < shares["consumer"]
