@@ -16,6 +16,7 @@ from lotus.analysis.common.run_contents import Partials, one_process
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
 from lotus.analysis.machine.device_share import DeviceShare, device_share
 from lotus.analysis.machine.machine_state import MachineState, machine_state
+from lotus.analysis.machine.undelayed_steps import undelayed_step
 from lotus.analysis.machine.unmeasured_run_delay import without_core
 from lotus.analysis.observations.blocked_time import blocked_time
 from lotus.analysis.observations.loop_standstill import LoopStandstill, standstill
@@ -363,17 +364,21 @@ def _times(scope: Scope, loop_account: Account, ranks: pd.DataFrame) -> dict[str
 def _limits(scope: Scope, loop_account: Account, ranks: pd.DataFrame) -> dict[str, float]:
     """Return the rate of all ranks with data always ready, and the rate of making batches alone.
 
-    Both are as measured beside each other, without waits. `scope`: of all ranks, or of the one for
-    which the others wait.
+    Both are as measured beside each other, without waits; of steps that compute in several threads
+    and lack cores, by those that lacked none, if there are any. `scope`: of all ranks, or of the
+    one for which the others wait.
     """
     several = max(len(scope.ranks), 1)
     samples = float(ranks["samples"].sum())
     made = float_column(scope.batches, "size")[float_column(scope.batches, "fetch_ns") > 0]
     fetching = making_time(scope) / max(scope.num_workers, 1)
+    steps = loop_account.step_ns - loop_account.own_ns
+    crowded = bool(scope.num_workers) and loop_account.use.step.crowded
+    if crowded and (free := undelayed_step(scope.waits)) is not None:
+        count = float((float_column(scope.waits, "step_ns") > 0).sum())
+        steps = min(steps, count * free.took_ns)
     return {
-        "step_limit_samples_per_s": ratio(
-            samples * 1e9 * several, loop_account.step_ns - loop_account.own_ns
-        ),
+        "step_limit_samples_per_s": ratio(samples * 1e9 * several, steps),
         "input_limit_samples_per_s": ratio(total(made) * 1e9 * several, fetching),
     }
 

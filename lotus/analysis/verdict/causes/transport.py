@@ -101,7 +101,7 @@ def against_values(circumstances: Circumstances) -> str:
         parts.append(
             f"{most} of the values in the {size(values.tensor_bytes)} of a "
             "batch are 0: if that is padding, pad to the longest sample of the batch, not of the "
-            "data set."
+            "data set; if it is one-hot, send the numbers of the classes."
         )
     return " ".join(parts)
 
