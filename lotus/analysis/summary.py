@@ -37,6 +37,7 @@ from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.advice.advice import PROGRAM
 from lotus.analysis.verdict.advice.circumstances import circumstances_of
 from lotus.analysis.verdict.causes.cause_row import STEP
+from lotus.analysis.verdict.causes.step.uneven_steps import LONG_STEPS
 from lotus.analysis.verdict.killed_worker_remarks import killed_worker_remarks
 from lotus.analysis.verdict.rank_cause import with_awaited_rank, with_straggler
 from lotus.analysis.verdict.run_time import RunTime, run_time
@@ -53,6 +54,7 @@ from lotus.format.process_reports import FAULT
 MOST_LOADERS = 32
 _LONG_NS = 1e9
 _HOLDS_UP = 0.1  # of all loops: where less is waited for another loader, it does not come first
+_LITTLE = 0.25  # of the long steps of another loader
 _CLEARLY = 1.5  # times as much waiting puts a loader before the one with the most samples
 THRESHOLD_NS = 100e6  # a batch that is waited for so long is noticed
 
@@ -251,19 +253,30 @@ def _by_waiting(run: RunLike, loaders: list[int]) -> list[int]:
 def _by_loss(loaders: list[LoaderSummary]) -> list[LoaderSummary]:
     """Put first the loader whose steps lose clearly more than the first one's loop does.
 
-    Where a validation within the step waits most, the outer step may lose more.
+    Where a validation within the step waits most, the outer step may lose more; or the validation
+    itself takes far longer than it waits.
     """
     if len(loaders) < 2:
         return loaders
     pids = int_column(loaders[0].scope.epochs, "pid")
-    losses = [
-        _lost_ns(loader) if np.isin(int_column(loader.scope.epochs, "pid"), pids).any() else 0.0
-        for loader in loaders
-    ]
+    beside = [np.isin(int_column(loader.scope.epochs, "pid"), pids).any() for loader in loaders]
+    losses = [_lost_ns(each) if its else 0.0 for each, its in zip(loaders, beside, strict=True)]
     most = losses.index(max(losses))
     if losses[most] < _CLEARLY * losses[0] or not _is_slowed(loaders[most].verdict):
-        return loaders
+        long = [
+            _in_long_steps_ns(each.verdict) if its else 0.0
+            for each, its in zip(loaders, beside, strict=True)
+        ]
+        most = long.index(max(long))
+        if losses[0] >= _LITTLE * long[most]:
+            return loaders
     return [loaders[most], *loaders[:most], *loaders[most + 1 :]]
+
+
+def _in_long_steps_ns(judged: Verdict) -> float:
+    """Return the time of long steps, as with a validation, where they come first; else 0.0."""
+    first = judged.causes[0] if judged.causes else None
+    return first.ns if first is not None and first.kind == LONG_STEPS.kind else 0.0
 
 
 def _lost_ns(loader: LoaderSummary) -> float:

@@ -41,3 +41,17 @@ def test_a_loader_whose_steps_lose_more_than_another_one_waits_comes_first() -> 
         short = Plan(batches=batches, operations={"Quick": 0.1}, step=40.0)
         both = beside(cores(short.run(), QUIET, step), cores(slow.run(), QUIET, QUIET))
         assert [each.scope.loader for each in summarise(both).loaders] == [1, 0]
+
+
+def test_long_steps_come_before_what_a_validation_in_them_waits_for() -> None:
+    """GIVEN a validation within every fifth step, which takes far longer than it waits
+    THEN the loop whose steps it makes long comes first, and not where it mostly waits."""
+    steps = Plan(
+        batches=60, operations={"Quick": 0.1}, step=lambda batch: 500.0 if batch % 5 == 4 else 10.0
+    )
+    for slow, of_step, order in ((1.0, 9.0, [0, 1]), (30.0, 1.0, [1, 0])):
+        inner = Plan(batches=200, operations={"Slow": slow}, workers=0, loader=1, step=of_step)
+        both = beside(steps.run(), inner.run())
+        found = summarise(both).loaders
+        assert found[0].times["step_ns"] > 0
+        assert [each.scope.loader for each in found] == order
