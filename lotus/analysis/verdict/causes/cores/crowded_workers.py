@@ -3,7 +3,9 @@
 import math
 from collections.abc import Iterable
 
-from lotus.analysis.common.columns import int_column, ratio
+import numpy as np
+
+from lotus.analysis.common.columns import float_column, int_column, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.core_use import Threads, allowed_cores
 from lotus.analysis.observations.looks import LOCK, looks_of_makers
@@ -35,6 +37,10 @@ _GO_ON = (
     "thread. "
 )
 
+# The most that a thread of several loses with each wait for the others: to sleep, to wake up, and
+# to get a core again.
+_WAIT_NS = 0.25e6
+
 
 def _of_workers(ledger: Ledger) -> Iterable[Charge]:
     threads, of_main = ledger.use.fetch, ledger.scope.num_workers == 0
@@ -49,6 +55,8 @@ def _of_workers(ledger: Ledger) -> Iterable[Charge]:
         lost = threads.lost_share
         if evidence.get("torch_threads", 0.0) > 1:
             lost = max(lost, _lost_at_locks(threads, ledger.scope))
+        if evidence.get("torch_threads", 0.0) > ledger.scope.machine_cores:
+            lost = min(lost, _most_lost(ledger.scope))
         ns = ledger.take_share(lost) + ledger.crowded_first_ns + ledger.sent_late
         ledger.lost_to_threads = lost
         # Of torch's own threads, these are known to wait busily for more work.
@@ -69,6 +77,19 @@ def _lost_at_locks(threads: Threads, scope: Scope) -> float:
     looks = looks_of_makers(scope)
     at_locks = ratio(looks.shares.get(LOCK, 0.0), looks.blocked_share) if looks.are_enough else 0.0
     return min(threads.delay_share + threads.blocked_share * at_locks, 1.0)
+
+
+def _most_lost(scope: Scope) -> float:
+    """Return the most of the time, 0 to 1, that threads beyond the cores cost; 1.0: not known.
+
+    OpenMP hardly lets so many wait busily, so each wait for each other is a switch. Where these are
+    few, each thread computes for long, and one alone would do the same work in the same CPU time.
+    """
+    took, waits = (float_column(scope.batches, name) for name in ("fetch_ns", "voluntary_switches"))
+    known = np.isfinite(took) & np.isfinite(waits)
+    if not known.any():
+        return 1.0
+    return min(ratio(_WAIT_NS * total(waits[known]), total(took[known])), 1.0)
 
 
 def _not_torch(charge: Charge, circumstances: Circumstances) -> bool:

@@ -43,3 +43,16 @@ def test_other_threads_may_be_what_a_data_set_waits_for() -> None:
     assert "waits for other threads" in found["dataset"].title
     # they compute on cores that are missing
     assert "2 workers already share 2 cores" in found["dataset"].advice
+
+
+def test_threads_that_compute_for_long_between_waits_lose_little() -> None:
+    """GIVEN more threads of torch than cores, which wait for each other often, or a few times
+    THEN they are the first cause where it is often, and else the work is, which one would do."""
+    often, rarely = crowded(8, "lock"), crowded(8, "lock")
+    for run, waits in ((often, 1000), (rarely, 8)):
+        run.batches["voluntary_switches"] = waits
+    assert shares(often)["worker-threads"].wait_share == pytest.approx(0.7, abs=0.04)
+    found = shares(rarely)
+    lost = 8 * 0.25e6 / rarely.batches["fetch_ns"].median()
+    assert found["worker-threads"].wait_share == pytest.approx(lost, abs=0.04)
+    assert found["dataset"].wait_share > 2 * found["worker-threads"].wait_share
