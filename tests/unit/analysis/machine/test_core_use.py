@@ -209,6 +209,25 @@ def test_threads_that_make_batches_beside_other_programs_are_named_but_accuse_no
     assert sum(cause.share for cause in judgement.causes) <= 1.0 + 1e-9
 
 
+def test_a_main_process_that_waits_for_something_else_does_not_wait_for_its_threads() -> None:
+    """GIVEN batches of the main process without a core for a third of their time, and blocked for
+    most of the rest
+    THEN threads are charged with all of it only if it was blocked at locks."""
+    charged = {}
+    for reason in ("lock", "socket"):
+        plan = Plan(operations={"Slow": 25.0}, batches=100, workers=0, step=1.0, cores=2)
+        run = cores(plan.run(), (0.2, 0.35, 0.5), QUIET)
+        keep_two_cores_busy(run)
+        run.epochs["torch_threads"] = 2
+        row = {"pid": int(run.batches["pid"].iloc[0]), "worker": -1, "operation": "Slow"}
+        run.blocking = pd.DataFrame(
+            [row | {"reason": "computing", "looks": 55}, row | {"reason": reason, "looks": 45}]
+        )
+        charges = account(scopes(run)[0]).charges
+        charged[reason] = sum(each.ns for each in charges if each.kind == "worker-threads")
+    assert charged["lock"] == pytest.approx(2 * charged["socket"], rel=0.1)
+
+
 def test_workers_that_idle_as_others_slow_down_the_step_count_by_their_cpu_time() -> None:
     plan = Plan(operations={"Slow": 8.0}, batches=200, workers=2, step=100.0, cores=2)
     run = cores(plan.run(), QUIET, (0.4, 0.5, 0.5))
