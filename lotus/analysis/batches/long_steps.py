@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from lotus.analysis.common.columns import float_column, int_column
 from lotus.analysis.common.scope import Scope
@@ -12,6 +13,8 @@ from lotus.common.numbers.array_types import Bools, Floats, Ints
 _TIMES, _BEYOND_NS = 4.0, 5e6
 _MOST = 0.35  # of the steps: where more are long, a usual step is not one of the others
 _LEAST_STEPS = 10
+# Of a step, without a core, and of its CPU time, by other threads.
+_MUCH_DELAY, _HELPERS = 0.3, 0.2
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,9 @@ def long_steps(scope: Scope) -> LongSteps | None:
         return None
     typical = float(np.median(step[known]))
     begin, end, pid = begin[chosen], (begin + step)[chosen], int_column(waits, "pid")[chosen]
+    inner = _inner(scope, begin, end, pid)
+    if inner[0] < 0 and _threads_lack_cores(waits[chosen]):
+        return None
     return LongSteps(
         chosen,
         begin,
@@ -63,8 +69,21 @@ def long_steps(scope: Scope) -> LongSteps | None:
         typical,
         float(step[chosen].mean()),
         float((step[chosen] - typical).sum()),
-        _inner(scope, begin, end, pid),
+        inner,
     )
+
+
+def _threads_lack_cores(waits: pd.DataFrame) -> bool:
+    """Return True if these steps mostly compute in several threads that lack cores.
+
+    Such threads wait for each other, some of them on their cores: their steps take many times as
+    long as others, and more CPU time.
+    """
+    took, delay, own, cpu = (
+        float_column(waits, f"step_{name}ns") for name in ("", "run_delay_", "cpu_", "process_cpu_")
+    )
+    lack = (delay >= _MUCH_DELAY * took) & (cpu - own >= _HELPERS * cpu)
+    return bool(lack.sum() > len(waits) / 2)
 
 
 def _inner(scope: Scope, begin: Floats, end: Floats, pid: Ints) -> tuple[int, float]:

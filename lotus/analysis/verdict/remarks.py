@@ -35,9 +35,11 @@ def doubt(use: CoreUse) -> str:
     (what, threads), *more = slowed
     waited = f"the {what} waited for a core for {threads.delay_share:.0%} of its time"
     waited += "".join(f", the {what} for {threads.delay_share:.0%}" for what, threads in more)
+    again = "Measure again when it is not"
     if use.step.crowded:
         waited += ", and the threads of a step waited for each other"
-    return f"The machine was busy: {others}{waited}. Measure again when it is not."
+        again += "; until then, one of them may be faster (OMP_NUM_THREADS=1)"
+    return f"The machine was busy: {others}{waited}. {again}."
 
 
 def flaws(circumstances: Circumstances, loop_ns: float, causes: Sequence[str]) -> Iterator[str]:

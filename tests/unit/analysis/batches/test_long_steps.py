@@ -44,6 +44,20 @@ def test_a_step_that_had_no_core_is_not_long() -> None:
     assert long_steps(scope) is None
 
 
+def test_steps_whose_threads_had_no_cores_are_not_long() -> None:
+    """GIVEN steps that take long, and lack a core for some of it, as do their helper threads
+    THEN they are not long, unless it is one thread that does more in them."""
+    for helpers, told in ((1.0, False), (0.0, True)):
+        run = uneven()
+        long = run.waits["batch"] % 10 == 9
+        delay, cpu = np.where(long, 40.0 * MS, 0.0), np.where(long, 60.0 * MS, 10.0 * MS)
+        run.waits = run.waits.assign(
+            step_run_delay_ns=delay, step_cpu_ns=cpu, step_process_cpu_ns=(1.0 + helpers) * cpu
+        )
+        (scope,) = scopes(run)
+        assert (long_steps(scope) is not None) == told
+
+
 def test_a_loop_within_them_is_known_and_one_beside_them_is_not() -> None:
     (scope,) = scopes(uneven())
     found = long_steps(scope)
