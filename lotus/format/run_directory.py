@@ -76,8 +76,6 @@ def script_name(command: Sequence[str]) -> str:
 def make(path: Path, force: bool = False) -> None:
     """Create a run directory (mode 0700), or with `force` remove the records of an earlier run.
 
-    One that ended without a record is removed in any case.
-
     Raises LotusError if the path is something else, if another user could replace the records, if
     another lotus process records there, or if the directory cannot be created.
     """
@@ -187,7 +185,7 @@ def _empty(path: Path, force: bool) -> None:
             f"{path} is not empty and holds no lotus run; choose another directory with -o"
         )
     _spare_running(path)
-    if not force and not _recorded_nothing(path):
+    if not force:
         raise LotusError(
             f"{path} holds an earlier run; -f overwrites it, -o chooses another directory"
         )
@@ -219,13 +217,6 @@ def _empty(path: Path, force: bool) -> None:
         with contextlib.suppress(OSError):
             folder.rmdir()
     (path / manifest.NAME).unlink(missing_ok=True)
-
-
-def _recorded_nothing(path: Path) -> bool:
-    """Return True if the run has ended without any record, as with a name that was mistyped."""
-    made = (ATTACHED, FUNCTIONS, STACKS, "perf.data", SWEEP)
-    kept = [*path.glob("**/*.ltr"), *(path / name for name in made if (path / name).exists())]
-    return not kept and _has_ended(path)
 
 
 def _is_damaged(path: Path) -> bool:

@@ -85,22 +85,6 @@ def test_an_earlier_run_is_overwritten_only_by_force(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == [run_claim.NAME, "report.html"]  # the user's own
 
 
-def test_a_run_that_recorded_nothing_does_not_keep_its_name(tmp_path: Path) -> None:
-    """GIVEN a run that recorded nothing, as its program's name was mistyped
-    THEN the next one may have its directory, unless it still runs or something was recorded."""
-    manifest.write(tmp_path, _begin({}))
-    with pytest.raises(LotusError, match="-f overwrites it"):
-        run_directory.make(tmp_path)
-    manifest.write(tmp_path, manifest.end(_begin({}), 2, None, 5))
-    (tmp_path / "attach.json").write_text("{}")
-    with pytest.raises(LotusError, match="-f overwrites it"):
-        run_directory.make(tmp_path)
-    (tmp_path / "attach.json").unlink()
-    (tmp_path / "report.html").write_text("x")
-    run_directory.make(tmp_path)
-    assert sorted(os.listdir(tmp_path)) == [run_claim.NAME, "report.html"]
-
-
 def test_force_follows_no_link_out_of_the_run(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
