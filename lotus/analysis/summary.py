@@ -388,8 +388,7 @@ def _limits(scope: Scope, loop_account: Account, ranks: pd.DataFrame) -> dict[st
     steps = loop_account.step_ns - loop_account.own_ns
     crowded = bool(scope.num_workers) and loop_account.use.step.crowded
     if crowded and (free := undelayed_step(scope.waits)) is not None:
-        count = float((float_column(scope.waits, "step_ns") > 0).sum())
-        steps = min(steps, count * free.took_ns)
+        steps = min(steps, free.all_took_ns)
     return {
         "step_limit_samples_per_s": ratio(samples * 1e9 * several, steps),
         "input_limit_samples_per_s": ratio(total(made) * 1e9 * several, fetching),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from lotus.analysis.batches.components import LEAST_HELPERS
 from lotus.analysis.common.columns import float_column, int_column
 from lotus.analysis.common.scope import Scope
 from lotus.common.numbers.array_types import Bools, Floats, Ints
@@ -13,8 +14,7 @@ from lotus.common.numbers.array_types import Bools, Floats, Ints
 _TIMES, _BEYOND_NS = 4.0, 5e6
 _MOST = 0.35  # of the steps: where more are long, a usual step is not one of the others
 _LEAST_STEPS = 10
-# Of a step, without a core, and of its CPU time, by other threads.
-_MUCH_DELAY, _HELPERS = 0.3, 0.2
+_MUCH_DELAY = 0.3  # of a step, without a core
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _threads_lack_cores(waits: pd.DataFrame) -> bool:
     took, delay, own, cpu = (
         float_column(waits, f"step_{name}ns") for name in ("", "run_delay_", "cpu_", "process_cpu_")
     )
-    lack = (delay >= _MUCH_DELAY * took) & (cpu - own >= _HELPERS * cpu)
+    lack = (delay >= _MUCH_DELAY * took) & (cpu - own >= LEAST_HELPERS * cpu)
     return bool(lack.sum() > len(waits) / 2)
 
 

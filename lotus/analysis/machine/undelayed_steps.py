@@ -18,10 +18,24 @@ _LEAST, _LEAST_SHARE = 16, 0.03  # steps, and of all steps, that lacked none
 
 @dataclass(frozen=True)
 class UndelayedStep:
-    """The median of steps that hardly lacked a core, in nanoseconds."""
+    """The median of steps that hardly lacked a core, in nanoseconds.
+
+    `steps`: the number of all steps whose duration is known.
+    """
 
     took_ns: float
     process_cpu_ns: float  # of all threads of the process
+    steps: int
+
+    @property
+    def all_took_ns(self) -> float:
+        """What all steps would take if each were as this one."""
+        return self.steps * self.took_ns
+
+    @property
+    def all_process_cpu_ns(self) -> float:
+        """The CPU time that all of these would use, with all threads of the process."""
+        return self.steps * self.process_cpu_ns
 
 
 def undelayed_step(waits: pd.DataFrame) -> UndelayedStep | None:
@@ -36,4 +50,4 @@ def undelayed_step(waits: pd.DataFrame) -> UndelayedStep | None:
     free = known & (delay <= np.maximum(_DELAY_SHARE * took, _DELAY_NS))
     if free.sum() < max(_LEAST, _LEAST_SHARE * known.sum()):
         return None
-    return UndelayedStep(median(took[free]), median(cpu[free]))
+    return UndelayedStep(median(took[free]), median(cpu[free]), int((took > 0).sum()))

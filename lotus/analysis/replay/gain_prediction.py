@@ -149,7 +149,7 @@ class GainPrediction:
         step = max(everything / self._cores, own)
         alone = undelayed_step(waits)
         if alone:
-            step = min(step, alone.took_ns * self._steps)
+            step = min(step, alone.all_took_ns)
         if scope.partial or len(scope.ranks) > 1 or not 0 < step < took:
             return UNKNOWN
         gain = self._loop_ns / (self._loop_ns - took - waited + step)
@@ -178,7 +178,7 @@ class GainPrediction:
         worst = max((work - beside) / self._cores, of_wait + of_step + helpers, of_worker)
         alone = undelayed_step(waits)
         if alone:
-            of_step = min(of_step, alone.process_cpu_ns * self._steps)
+            of_step = min(of_step, alone.all_process_cpu_ns)
         best = max(
             (making + all_of_wait - beside + of_step) / self._cores,
             of_wait + of_step,
@@ -186,11 +186,6 @@ class GainPrediction:
         )
         middle, low, high = (self._loop_ns / t for t in ((worst + best) / 2, worst, best))
         return Prediction(middle, low, high, by_sums=True)
-
-    @property
-    def _steps(self) -> int:
-        """How many training steps have a duration."""
-        return int((float_column(self._scope.waits, "step_ns") > 0).sum())
 
     def without_start_ups(self) -> Prediction:
         """Predict the gain of no workers, where starting them takes far longer than all batches.

@@ -93,11 +93,12 @@ class _Ranking:
 
     def _comes_before_the_step(self, charge: Charge) -> bool:
         """Return True if it is worth a change although the training step sets the pace."""
-        row = BY_KIND[charge.kind]
-        lost = charge.evidence.get(LOST_STEPS, 0.0)
-        if self.kind == "consumer-bound" and self.whole > 0 and lost >= _MUCH_LOST * self.whole:
+        if self.kind != "consumer-bound":
+            return False
+        if charge.evidence.get(LOST_STEPS, 0.0) >= _MUCH_LOST * self.whole > 0:
             return True
-        if self.kind != "consumer-bound" or not row.is_grave(charge):
+        row = BY_KIND[charge.kind]
+        if not row.is_grave(charge):
             return False
         gives_way = 0.0 < HIGH * self.whole <= self._spent(row.gives_way_to)
         return row.is_pressing(charge) if gives_way else True

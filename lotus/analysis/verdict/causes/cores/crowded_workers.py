@@ -53,9 +53,8 @@ def _of_workers(ledger: Ledger) -> Iterable[Charge]:
             count = max(int_column(workers, name), default=-1)
             evidence[name] = float(count) if count > 0 else math.nan
         lost = threads.lost_share
-        if (
-            of_main and looks_of_makers(ledger.scope).are_enough
-        ):  # it may be blocked in something else
+        # A main process may be blocked in something else than waiting for its threads.
+        if of_main and looks_of_makers(ledger.scope).are_enough:
             lost = min(lost, _lost_at_locks(threads, ledger.scope))
         if evidence.get("torch_threads", 0.0) > 1:
             lost = max(lost, _lost_at_locks(threads, ledger.scope))

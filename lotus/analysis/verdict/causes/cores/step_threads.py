@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from lotus.analysis.common.columns import float_column, int_column
+from lotus.analysis.common.columns import int_column
 from lotus.analysis.machine.core_use import LEAST_OTHERS, allowed_cores
 from lotus.analysis.machine.undelayed_steps import undelayed_step
 from lotus.analysis.verdict.advice.advice import Advice
@@ -54,8 +54,7 @@ def _beyond_undelayed(ledger: Ledger) -> float:
     Threads that wait for each other on their cores do not lack one.
     """
     alone = undelayed_step(ledger.scope.waits)
-    steps = float((float_column(ledger.scope.waits, "step_ns") > 0).sum())
-    return max(ledger.step_left_ns - steps * alone.took_ns, 0.0) if alone else 0.0
+    return max(ledger.step_left_ns - alone.all_took_ns, 0.0) if alone else 0.0
 
 
 def _step_title(charge: Charge, circumstances: Circumstances) -> str:
